@@ -1,0 +1,82 @@
+"""Aggregates over windows. Nulls are ignored; over nothing but nulls the result is null, a count 0."""
+
+from tidegate.operators import aggregates as a
+from tidegate.plan.aggregate import Aggregate
+
+
+def count(column: str | None = None) -> Aggregate:
+    """Rows, or the non-null values of a column.
+
+    >>> print(count())
+    count(*)
+    """
+    return a.Count(column)
+
+
+def sum(column: str) -> Aggregate:
+    """The sum of a numeric column; integers as 64-bit, floats as double, decimals exact."""
+    return a.Sum(column)
+
+
+def min(column: str) -> Aggregate:
+    """The smallest value of a column that has an order."""
+    return a.Min(column)
+
+
+def max(column: str) -> Aggregate:
+    """The largest value of a column that has an order."""
+    return a.Max(column)
+
+
+def mean(column: str) -> Aggregate:
+    """The arithmetic mean."""
+    return a.Mean(column)
+
+
+def var(column: str, *, population: bool = False) -> Aggregate:
+    """The sample variance, or that of a whole population."""
+    return a.Var(column, population)
+
+
+def stddev(column: str, *, population: bool = False) -> Aggregate:
+    """The sample standard deviation, or that of a whole population."""
+    return a.Stddev(column, population)
+
+
+def first(column: str) -> Aggregate:
+    """The first value by event time, then by arrival."""
+    return a.First(column)
+
+
+def last(column: str) -> Aggregate:
+    """The last value by event time, then by arrival."""
+    return a.Last(column)
+
+
+def count_distinct(column: str) -> Aggregate:
+    """The exact number of distinct values."""
+    return a.CountDistinct(column)
+
+
+def approx_count_distinct(column: str) -> Aggregate:
+    """The number of distinct values with a standard error of 1.6 % (HyperLogLog)."""
+    return a.ApproxCountDistinct(column)
+
+
+def quantile(column: str, q: float) -> Aggregate:
+    """The q-quantile, off by at most 1 % of its value (DDSketch).
+
+    >>> print(quantile("latency", 0.99))
+    quantile(latency, q=0.99)
+    """
+    return a.Quantile(column, q)
+
+
+def collect(column: str) -> Aggregate:
+    """All values as a list, ordered by event time, then by value."""
+    return a.Collect(column)
+
+
+def median(column: str) -> Aggregate:
+    """The exact median cannot be merged from partial results: plans refuse it and say what works."""
+    return a.Median(column)

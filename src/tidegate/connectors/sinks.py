@@ -1,0 +1,85 @@
+"""Sinks: where a channel's rows go, batch by batch. Each is a callable `(rows, batch_id)`.
+
+A batch that is replayed after a crash has the same id and the same rows, and a sink must not keep
+them twice: files carry the batch id in their names, memory is keyed by it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+#: `(DataFrame of one batch, batch id) → None`. Any function of this form is a sink.
+Sink = Callable[[Any, int], None]
+
+
+@dataclass
+class MemorySink:
+    """Rows kept on the driver: for tests and small results."""
+
+    batches: dict[int, pa.Table] = field(default_factory=dict)
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        self.batches[batch_id] = rows.toArrow()
+
+    def to_arrow(self) -> pa.Table | None:
+        """All rows so far, in the order of their batches; None before any came."""
+        tables = [self.batches[batch_id] for batch_id in sorted(self.batches)]
+        return pa.concat_tables(tables) if tables else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows so far, as dictionaries."""
+        table = self.to_arrow()
+        return [] if table is None else table.to_pylist()
+
+
+@dataclass(frozen=True)
+class ConsoleSink:
+    """Rows printed as tables."""
+
+    limit: int = 20
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        print(f"-- batch {batch_id}")
+        rows.show(self.limit, truncate=False)
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """Files in a folder, named after their batch: a batch written again replaces itself.
+
+    Spark writes them into a folder that readers ignore; then they are moved into place.
+    """
+
+    path: str
+    format: str
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        staging = posixpath.join(self.path, "_staging", str(batch_id))
+        rows.write.mode("overwrite").format(self.format).save(staging)
+        filesystem, folder = fs.FileSystem.from_uri(self._uri())
+        batch = f"batch-{batch_id:08d}-"
+        for file in filesystem.get_file_info(fs.FileSelector(folder)):
+            if file.base_name.startswith(batch):
+                filesystem.delete_file(file.path)
+        staged = posixpath.join(folder, "_staging", str(batch_id))
+        for file in filesystem.get_file_info(fs.FileSelector(staged)):
+            if file.is_file and file.base_name.startswith("part-"):
+                filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
+        filesystem.delete_dir(staged)
+
+    def _uri(self) -> str:
+        return self.path if "://" in self.path else posixpath.abspath(self.path)
+
+
+@dataclass(frozen=True)
+class DiscardSink:
+    """Rows that are counted and then let go, on purpose."""
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        """Nothing is written."""

@@ -1,0 +1,74 @@
+"""Every error tidegate raises on purpose.
+
+TidegateError
+├── PlanError                  the program cannot mean anything: raised while it is written
+│   ├── DurationError          a duration that is not positive or does not parse
+│   ├── ColumnNotFound         a column the events do not have
+│   ├── TypeMismatch           a column whose type the operation cannot work on
+│   ├── NotMergeable           an aggregate that cannot be built from partial results
+│   └── EmissionRefused        a strategy that cannot express what the window does
+├── StartError                 the plan is fine, but this query cannot start here
+│   ├── ChannelError           sinks and channels do not match
+│   ├── CheckpointMismatch     the checkpoint belongs to another program
+│   └── SessionError           the Spark session lacks something that cannot be set from here
+└── StateError                 stored state that must not be read as if it were ours
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TidegateError(Exception):
+    """The root of all errors of this package."""
+
+
+class PlanError(TidegateError, ValueError):
+    """The program is wrong; nothing has been started."""
+
+
+class DurationError(PlanError):
+    """A duration is not positive, or its text does not parse."""
+
+
+class ColumnNotFound(PlanError):
+    """A column is named that the events do not have."""
+
+
+class TypeMismatch(PlanError, TypeError):
+    """A column's type does not fit the operation."""
+
+
+class NotMergeable(PlanError):
+    """An aggregate cannot be computed from partial results."""
+
+
+class EmissionRefused(PlanError):
+    """An emission strategy cannot express what the window may do."""
+
+
+class StartError(TidegateError):
+    """The query cannot start."""
+
+
+class ChannelError(StartError):
+    """A sink was given for no channel, or a channel has no sink."""
+
+
+class CheckpointMismatch(StartError):
+    """The checkpoint was written by another plan, bucket count or state format."""
+
+
+class SessionError(StartError):
+    """The Spark session cannot run the query as it is."""
+
+
+class StateError(TidegateError):
+    """Stored state is not in a form this version and plan can read."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A sentence that lists what exists, nearest match first where there is one."""
+    names = list(known)
+    close = get_close_matches(given, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}available: {', '.join(map(repr, names)) or 'nothing'}"

@@ -1,0 +1,102 @@
+"""All aggregates of one operator side by side: their state is a set of named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from tidegate.operators.ranges import merge_columns, merge_tree
+from tidegate.plan.aggregate import Aggregate, Combine
+
+#: The event time of a packed row, as an integer.
+TIME = "__tidegate_time"
+
+
+class Accumulators:
+    """The state columns of named aggregates, `name.part`, and what can be done with them."""
+
+    def __init__(self, aggregates: Sequence[tuple[str, Aggregate]]) -> None:
+        self.aggregates = tuple(aggregates)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.aggregates]
+
+    @cached_property
+    def _parts(self) -> dict[str, list[str]]:
+        return {
+            name: list(agg.partial(pl.col(agg.column or TIME), pl.col(TIME)))
+            for name, agg in self.aggregates
+        }
+
+    def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
+        """The states of groups of rows."""
+        return rows.group_by(by).agg(*self._partial_exprs(), *extra)
+
+    def merge(self, states: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+        """The states of groups of states, which are given in the order they arrived."""
+        return states.group_by(by).agg(self._merge_exprs(self.aggregates))
+
+    def finish(self, states: pl.DataFrame, *keep: str | pl.Expr) -> pl.DataFrame:
+        """The results, beside the columns to keep."""
+        results = [agg.finish(self._state(name)).alias(name) for name, agg in self.aggregates]
+        return states.select(*keep, *results)
+
+    def merge_ranges(
+        self,
+        rows: pl.DataFrame,
+        low: np.ndarray,
+        high: np.ndarray,
+        block: np.ndarray,
+        first_block: np.ndarray,
+    ) -> pl.DataFrame:
+        """The states of overlapping ranges of rows (both ends included)."""
+        fast = self._columnwise(rows)
+        columns = {name: rows[name].to_numpy() for name in fast}
+        merged = pl.DataFrame(merge_columns(columns, fast, block, low, high, first_block))
+        slow = [
+            (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
+        ]
+        if not slow:
+            return merged
+        states = rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
+        tree = merge_tree(
+            states,
+            lambda nodes, group: nodes.group_by(group).agg(self._merge_exprs(slow)),
+            low,
+            high,
+        )
+        return pl.concat([merged, tree], how="horizontal") if fast else tree
+
+    def _columnwise(self, rows: pl.DataFrame) -> dict[str, Combine]:
+        """The columns that merge by themselves and that NumPy can hold as they are."""
+        fast: dict[str, Combine] = {}
+        for name, agg in self.aggregates:
+            parts = {f"{name}.{part}": how for part, how in agg.columnwise.items()}
+            if parts and all(_numeric(rows[column]) for column in parts):
+                fast |= parts
+        return fast
+
+    def _partial_exprs(self) -> list[pl.Expr]:
+        return [
+            expr.alias(f"{name}.{part}")
+            for name, agg in self.aggregates
+            for part, expr in agg.partial(pl.col(agg.column or TIME), pl.col(TIME)).items()
+        ]
+
+    def _merge_exprs(self, aggregates: Sequence[tuple[str, Aggregate]]) -> list[pl.Expr]:
+        return [
+            expr.alias(f"{name}.{part}")
+            for name, agg in aggregates
+            for part, expr in agg.merge(self._state(name)).items()
+        ]
+
+    def _state(self, name: str) -> Mapping[str, pl.Expr]:
+        return {part: pl.col(f"{name}.{part}") for part in self._parts[name]}
+
+
+def _numeric(column: pl.Series) -> bool:
+    return column.dtype in (pl.Int64, pl.Int32, pl.Float64, pl.Float32) and not column.null_count()

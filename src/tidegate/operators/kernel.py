@@ -1,0 +1,93 @@
+"""What hosts and kernels agree on. A kernel is plain vectorised code that knows nothing of Spark.
+
+`pack` runs where the rows are and sends each bucket what it needs; `step` runs where the bucket's
+state is, once per micro-batch in which the bucket has input or something due.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidegate.operators import blobs
+from tidegate.operators.state import BucketState
+
+#: Channels whose name starts with this carry a counter: the name is the rest, `rows` the count.
+COUNTER = "#"
+
+#: Every counter an operator may keep. They reach Spark's progress and `query.metrics`.
+COUNTERS = (
+    "rows_in",
+    "errors",
+    "unassigned",
+    "late_rows",
+    "late_dropped",
+    "late_reassigned",
+)
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A packed row: what travels between stages. `bucket` is where it is going or came from."""
+
+    bucket: int
+    channel: str
+    rows: int
+    blob: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of one micro-batch, in microseconds: event time as far as known, and its own."""
+
+    watermark: int | None
+    now: int
+
+
+@dataclass
+class Outcome:
+    """What a step puts out, and the watermark at which it wants to be woken without input."""
+
+    tables: list[tuple[str, list[pa.Table]]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    due: int | None = None
+
+    def emit(self, channel: str, *tables: pa.Table) -> None:
+        """Rows for a channel: the last table; the ones before it are what it points into."""
+        for piece in blobs.pieces(tables[-1]):
+            self.tables.append((channel, [*tables[:-1], piece]))
+
+    def parcels(self, bucket: int) -> Iterable[Parcel]:
+        for channel, tables in self.tables:
+            yield Parcel(bucket, channel, tables[-1].num_rows, blobs.encode(tables))
+        yield from count_parcels(bucket, self.counts)
+
+
+class Kernel(Protocol):
+    """One operator: how its rows are packed, how its state moves, when it wants to be woken."""
+
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
+        """Parcels for the buckets, from rows of the operator's input schema."""
+        ...
+
+    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+        """Close what is due, take in what came, put out what changed."""
+        ...
+
+    def stages(self) -> list[str]:
+        """The physical operators, in the order rows pass them."""
+        ...
+
+    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
+        """The rows of a channel, in the schema it promises."""
+        ...
+
+
+def count_parcels(bucket: int, counts: Counter[str]) -> Iterable[Parcel]:
+    for name, count in counts.items():
+        if count:
+            yield Parcel(bucket, COUNTER + name, count)

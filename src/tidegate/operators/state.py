@@ -1,0 +1,267 @@
+"""A bucket's state: immutable pages of columns, and a directory that knows them.
+
+Pages are written once and never changed, so a copy kept in the worker's memory is right whenever
+the directory still lists its id. Ids carry a random part: a page of an attempt that failed is
+never mistaken for the one that was committed.
+
+A batch only writes what it brought (a small page per time range) and reads what falls due. Pages
+that pile up in one range are merged when there are eight of about one size, so a row is rewritten
+a logarithmic number of times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tidegate.errors import StateError
+from tidegate.operators import blobs, keys
+
+KEY = "key"
+_DIRECTORY = "directory"
+_FAN_IN = 8
+_MAX_RANGES = 8
+_SPARE_KEYS = 50_000
+
+
+class PageStore(Protocol):
+    """Where one bucket's pages live between batches."""
+
+    def get(self, name: str) -> bytes | None: ...
+    def put(self, name: str, page: bytes) -> None: ...
+    def remove(self, name: str) -> None: ...
+
+
+class MemoryPages(dict[str, bytes]):
+    """Pages in a dictionary: for batch queries and for tests."""
+
+    put = dict.__setitem__
+
+    def remove(self, name: str) -> None:
+        del self[name]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the directory knows of a page: its table, the positions it covers, its size."""
+
+    id: str
+    table: str
+    width: int
+    low: int
+    high: int
+    rows: int
+
+    @property
+    def tier(self) -> int:
+        return max(0, (self.rows.bit_length() - 1) // 3)
+
+
+@dataclass
+class Directory:
+    """The entry point of a bucket's state."""
+
+    plan: str
+    watermark: int | None = None
+    timer: int | None = None
+    pages: list[Page] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        return bytes([blobs.VERSION]) + json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Directory:
+        if data[0] != blobs.VERSION:
+            raise StateError(
+                f"stored in format {data[0]}, but this version reads format {blobs.VERSION}"
+            )
+        fields = json.loads(data[1:])
+        return cls(**{**fields, "pages": [Page(**page) for page in fields["pages"]]})
+
+
+@dataclass
+class Resident:
+    """What a worker remembers of a bucket: key codes and decoded pages."""
+
+    keys: pa.Table | None = None
+    pages: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(int(page.estimated_size()) for page in self.pages.values())
+
+
+class ResidentBuckets:
+    """The buckets a worker process remembers, the longest unused ones forgotten first."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._buckets: OrderedDict[tuple[str, int], Resident] = OrderedDict()
+
+    def get(self, operator: str, bucket: int) -> Resident:
+        resident = self._buckets.setdefault((operator, bucket), Resident())
+        self._buckets.move_to_end((operator, bucket))
+        return resident
+
+    def trim(self) -> None:
+        total = sum(resident.size for resident in self._buckets.values())
+        while total > self._max_bytes and self._buckets:
+            _, oldest = self._buckets.popitem(last=False)
+            total -= oldest.size
+
+
+RESIDENT = ResidentBuckets(max_bytes=512 << 20)
+
+
+class BucketState:
+    """One bucket's tables for the length of one micro-batch. `key` columns hold codes of `keys`."""
+
+    def __init__(self, store: PageStore, plan: str, resident: Resident | None = None) -> None:
+        self._store = store
+        self._resident = resident or Resident()
+        stored = store.get(_DIRECTORY)
+        self._stored = stored is not None
+        self.directory = Directory.from_bytes(stored) if stored else Directory(plan)
+        if self.directory.plan != plan:
+            raise StateError(
+                "the checkpoint's state was written by another plan: "
+                f"stored {self.directory.plan}, running {plan}; use a new checkpoint location"
+            )
+
+    # -- keys -------------------------------------------------------------------------------
+
+    def encode_keys(self, table: pa.Table) -> np.ndarray:
+        """The codes of these keys, known or new."""
+        known = self._resident.keys
+        if known is None or not known.schema.equals(table.schema):
+            self._resident.keys, codes = keys.encode(table)
+            return codes
+        self._resident.keys, (_, codes) = keys.concat([known, table])
+        return codes
+
+    @property
+    def known_keys(self) -> pa.Table:
+        """The keys that codes point into."""
+        assert self._resident.keys is not None, "codes come from encode_keys"
+        return self._resident.keys
+
+    # -- tables -----------------------------------------------------------------------------
+
+    def pages(self, table: str) -> list[Page]:
+        return [page for page in self.directory.pages if page.table == table]
+
+    def load(self, table: str, low: int, high: int) -> list[pl.DataFrame]:
+        """The pages that touch positions `low … high`, oldest first; rows outside may be in them."""
+        return [self._read(page) for page in self.pages(table) if page.low <= high and page.high >= low]
+
+    def append(self, table: str, rows: pl.DataFrame, position: str, width: int) -> None:
+        """Keep rows, in pages that each cover `width` positions (more when that were many pages)."""
+        low, high = _bounds(rows, position)
+        while high // width - low // width >= _MAX_RANGES:
+            width *= 2
+        for part in _split(rows, position, width):
+            self._write(table, part, position, width)
+
+    def drop_below(self, table: str, position: int) -> None:
+        """Forget pages that lie wholly below the position."""
+        for page in self.pages(table):
+            if page.high < position:
+                self._remove(page)
+
+    def compact(
+        self, table: str, merge: Callable[[list[pl.DataFrame]], pl.DataFrame], position: str
+    ) -> None:
+        """Merge pages that have piled up in one range."""
+        groups: dict[tuple[int, int, int], list[Page]] = {}
+        for page in self.pages(table):
+            groups.setdefault((page.width, page.low // page.width, page.tier), []).append(page)
+        for (width, _, _), pile in groups.items():
+            if len(pile) >= _FAN_IN:
+                rows = merge([self._read(page) for page in pile])
+                place = self.directory.pages.index(pile[0])
+                for page in pile:
+                    self._remove(page)
+                if len(rows):
+                    self._write(table, rows, position, width, place)
+
+    def commit(self) -> None:
+        """Make the batch's changes part of the stored state."""
+        if self.directory.pages:
+            self._store.put(_DIRECTORY, self.directory.to_bytes())
+        elif self._stored:
+            self._store.remove(_DIRECTORY)  # a bucket without windows costs nothing
+        listed = {page.id for page in self.directory.pages}
+        self._resident.pages = {k: v for k, v in self._resident.pages.items() if k in listed}
+        if self._mostly_dead_keys():
+            self._resident.keys, self._resident.pages = None, {}
+
+    def _mostly_dead_keys(self) -> bool:
+        known = self._resident.keys.num_rows if self._resident.keys else 0
+        stored = sum(page.rows for page in self.directory.pages)
+        return known > 4 * stored + _SPARE_KEYS
+
+    # -- pages ------------------------------------------------------------------------------
+
+    def _read(self, page: Page) -> pl.DataFrame:
+        if page.id not in self._resident.pages:
+            stored = self._store.get(page.id)
+            if stored is None:
+                raise StateError(f"page {page.id} is listed in the directory but not stored")
+            page_keys, rows = blobs.decode(stored)
+            codes = self.encode_keys(page_keys)
+            frame = blobs.to_polars(rows)
+            self._resident.pages[page.id] = frame.with_columns(
+                pl.Series(KEY, codes[frame[KEY].to_numpy()])
+            )
+        return self._resident.pages[page.id]
+
+    def _write(
+        self, table: str, rows: pl.DataFrame, position: str, width: int, place: int | None = None
+    ) -> None:
+        page = Page(os.urandom(6).hex(), table, width, *_bounds(rows, position), len(rows))
+        self._store.put(page.id, blobs.encode(own_keys(self.known_keys, rows)))
+        self._resident.pages[page.id] = rows
+        pages = self.directory.pages
+        pages.insert(len(pages) if place is None else place, page)
+
+    def _remove(self, page: Page) -> None:
+        self.directory.pages.remove(page)
+        self._resident.pages.pop(page.id, None)
+        self._store.remove(page.id)
+
+
+def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
+    """The rows with codes of a key table that holds only the keys they use."""
+    codes = rows[KEY].to_numpy()
+    used = np.zeros(known.num_rows, dtype=bool)
+    used[codes] = True
+    place = np.cumsum(used, dtype=np.int32) - 1
+    own = rows.with_columns(pl.Series(KEY, place[codes]))
+    return known.take(pa.array(np.flatnonzero(used))), blobs.to_arrow(own)
+
+
+def _bounds(rows: pl.DataFrame, position: str) -> tuple[int, int]:
+    low, high = rows.select(low=pl.col(position).min(), high=pl.col(position).max()).row(0)
+    return low, high
+
+
+def _split(rows: pl.DataFrame, position: str, width: int) -> Iterable[pl.DataFrame]:
+    place = rows[position] // width
+    distinct = place.unique().sort()
+    if len(distinct) == 1:
+        return [rows]
+    return [rows.filter(place == value) for value in distinct]
+
+
+def concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """All rows, or nothing at all where there are none."""
+    filled = [frame for frame in frames if len(frame)]
+    return pl.concat(filled) if filled else None

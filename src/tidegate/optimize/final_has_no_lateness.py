@@ -1,0 +1,18 @@
+"""`final()` waits for nobody: the allowed lateness below it is zero.
+
+Before: Emit[final] ← Aggregate ← Window[…, allowed_lateness=5 seconds]
+After:  Emit[final] ← Aggregate ← Window[…, allowed_lateness=0 seconds]
+"""
+
+from dataclasses import replace
+
+from tidegate.plan.nodes import Emit, with_input
+from tidegate.plan.policies import OnWindowClose
+from tidegate.plan.time import Micros
+
+
+def final_has_no_lateness(plan: Emit) -> Emit:
+    if plan.emission != OnWindowClose(final=True):
+        return plan
+    window = replace(plan.input.input, lateness=Micros(0))
+    return with_input(plan, with_input(plan.input, window))

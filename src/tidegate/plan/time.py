@@ -1,0 +1,71 @@
+"""Durations and instants: 64-bit microseconds, parsed once, at the edge."""
+
+import re
+from datetime import timedelta
+from typing import NewType
+
+from tidegate.errors import DurationError
+
+Micros = NewType("Micros", int)
+
+Duration = timedelta | str
+
+_UNITS = {
+    Micros(1): ("us", "µs", "microsecond", "microseconds"),
+    Micros(1_000): ("ms", "millisecond", "milliseconds"),
+    Micros(1_000_000): ("s", "ss", "sec", "secs", "second", "seconds"),
+    Micros(60_000_000): ("m", "mi", "min", "mins", "minute", "minutes"),
+    Micros(3_600_000_000): ("h", "hh", "hour", "hours"),
+    Micros(86_400_000_000): ("d", "dd", "day", "days"),
+    Micros(604_800_000_000): ("w", "week", "weeks"),
+}
+_FACTOR = {name: factor for factor, names in _UNITS.items() for name in names}
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)", re.IGNORECASE)
+_LONGEST = Micros(36_500 * 86_400_000_000)
+
+
+def micros(duration: Duration, what: str, *, zero: bool = False) -> Micros:
+    """The duration in microseconds; refused unless positive (or zero where that means something)."""
+    value = _from_timedelta(duration) if isinstance(duration, timedelta) else _parse(duration, what)
+    if value < 0 or (value == 0 and not zero):
+        allowed = "zero or more" if zero else "greater than zero"
+        raise DurationError(f"{what} must be {allowed}, got {duration!r}")
+    if value > _LONGEST:
+        raise DurationError(f"{what} is longer than a hundred years: {duration!r}")
+    return value
+
+
+def signed_micros(duration: Duration, what: str) -> Micros:
+    """The duration in microseconds, of either sign (window offsets)."""
+    return _from_timedelta(duration) if isinstance(duration, timedelta) else _parse(duration, what)
+
+
+def render(value: int) -> str:
+    """The shortest text that parses back to the value."""
+    for factor, names in reversed(_UNITS.items()):
+        if value % factor == 0 and (value or factor == 1_000_000):
+            return f"{value // factor} {names[0] if factor < 1_000_000 else names[-1]}"
+    raise AssertionError("every value is a whole number of microseconds")
+
+
+def _from_timedelta(value: timedelta) -> Micros:
+    return Micros(value // timedelta(microseconds=1))
+
+
+def _parse(text: object, what: str) -> Micros:
+    if not isinstance(text, str):
+        raise DurationError(f"{what} must be a timedelta or text such as '10 seconds', got {text!r}")
+    position, total = 0, 0.0
+    while position < len(text.rstrip()):
+        part = _PART.match(text, position)
+        unit = part and _FACTOR.get(part[2].lower())
+        if not part or not unit:
+            raise DurationError(
+                f"{what}: cannot read {text!r} as a duration; write a number and a unit, "
+                "such as '250 ms', '10 seconds', '1 hour 30 minutes' (units: us, ms, s, min, h, d, w)"
+            )
+        total += float(part[1]) * unit
+        position = part.end()
+    if position == 0:
+        raise DurationError(f"{what}: an empty text is not a duration")
+    return Micros(round(total))

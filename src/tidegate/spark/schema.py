@@ -1,0 +1,23 @@
+"""Spark schemas as Arrow schemas and back: Arrow is the type system of plans and kernels."""
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import StructType
+
+
+def arrow_schema(df: DataFrame) -> pa.Schema:
+    """The frame's schema; a type Arrow has no word for is kept as a null column nobody can use."""
+    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in df.schema])
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def _arrow_type(kind) -> pa.DataType:  # type: ignore[no-untyped-def]
+    try:
+        return to_arrow_type(kind, timezone="UTC")
+    except (PySparkException, TypeError):
+        return pa.null()

@@ -1,0 +1,67 @@
+"""Spark sessions: one set up for tidegate, and what is asked of a foreign one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.errors import SessionError
+
+logger = logging.getLogger("tidegate")
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: What makes small batches cheap and packing fast. All of it is optional.
+_TUNED = {
+    _PROVIDER: _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "4g",
+}
+
+
+def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSession:
+    """A local session set up for tidegate; any other session works as well.
+
+    >>> spark = local_spark(cores=2)
+    >>> spark.range(3).count()
+    3
+    """
+    # Workers, and the helper process of stateful queries, must run this very interpreter.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # A worker is one task: threads inside it would only fight the other task for the cores.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    settings = _TUNED | {"spark.sql.shuffle.partitions": str(cores)} | conf
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def shuffle_partitions(df: DataFrame) -> int:
+    return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def prepare_session(df: DataFrame) -> None:
+    """Make sure the session can keep the state; queries started before are not affected."""
+    conf = df.sparkSession.conf
+    provider = conf.get(_PROVIDER, "") or ""
+    if "RocksDB" in provider:
+        return
+    try:
+        conf.set(_PROVIDER, _ROCKSDB)
+    except Exception as error:  # a managed session may forbid it, each in its own way
+        raise SessionError(
+            f"stateful queries need the RocksDB state store, but this session uses {provider!r} and "
+            f"does not let it be set; start the session with {_PROVIDER}={_ROCKSDB}"
+        ) from error
+    logger.warning("set %s to RocksDB for this session: stateful queries need it", _PROVIDER)

@@ -1,0 +1,154 @@
+"""Imports inside tidegate go down only, and heavy libraries stay in the folder that owns them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tidegate
+
+# Low to high: a module may import from its own row and from the rows above it in this list.
+LAYERS = (
+    {"errors"},
+    {"plan"},
+    {"operators"},
+    {"optimize"},
+    {"observe"},
+    {"connectors"},
+    {"spark"},
+    {"sql"},
+    {"api"},
+    {"__init__"},
+    {"cli", "demo", "__main__"},
+)
+RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+
+# Beside the layers: nothing in the package imports it, and it needs little.
+TESTING = "testing"
+TESTING_MAY_IMPORT = {"errors", "plan", "operators", TESTING}
+
+OWNERS = {"pyspark": {"spark", "demo"}, "sqlglot": {"sql"}}
+
+
+def imported_names(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of each import, relative ones resolved against `package`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = package[: len(package) - level + 1] if level else ()
+                stem = ".".join((*base, *([module] if module else [])))
+                # `from tidegate import plan` names a layer only together with its last part.
+                yield from ((node.lineno, f"{stem}.{alias.name}") for alias in names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+
+
+def part_of(name: str, parts: set[str]) -> str:
+    """The part of tidegate a dotted name belongs to; a plain public name belongs to the root."""
+    _, *inner = name.split(".")
+    return inner[0] if inner and inner[0] in parts else "__init__"
+
+
+def complaint(importer: str, name: str, parts: set[str]) -> str | None:
+    """Why `importer` may not import `name`, if so."""
+    library = name.partition(".")[0]
+    if library in OWNERS and importer not in OWNERS[library]:
+        return f"{library} belongs to {' and '.join(sorted(OWNERS[library]))}"
+    if library != "tidegate":
+        return None
+    imported = part_of(name, parts)
+    if importer == TESTING:
+        allowed = imported in TESTING_MAY_IMPORT
+    else:
+        allowed = imported != TESTING and RANK[imported] <= RANK[importer]
+    return None if allowed else f"{importer} may not import {imported}"
+
+
+def violations(root: Path) -> list[str]:
+    """One line for each forbidden import below `root`, the folder of the package tidegate."""
+    files = sorted(root.rglob("*.py"))
+    parts = {file.relative_to(root).with_suffix("").parts[0] for file in files}
+    if unknown := sorted(parts - RANK.keys() - {TESTING}):
+        return [f"{part}: in no layer, add it to LAYERS" for part in unknown]
+    found = []
+    for file in files:
+        inner = file.relative_to(root)
+        importer = inner.with_suffix("").parts[0]
+        package = ("tidegate", *inner.parent.parts)
+        for line, name in imported_names(ast.parse(file.read_text("utf-8")), package):
+            if reason := complaint(importer, name, parts):
+                found.append(f"{inner.as_posix()}:{line}: {reason}")
+    return found
+
+
+def test_imports_go_down_only():
+    assert violations(Path(tidegate.__file__).parent) == []
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A made-up package that keeps the rules; the function it gives writes one more file."""
+
+    def write(path: str, text: str) -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+        return tmp_path
+
+    write("__init__.py", "from tidegate.api.stream import events\n")
+    write("errors.py", "class TidegateError(Exception): ...\n")
+    write("plan/__init__.py", "from tidegate import errors\nfrom . import nodes\n")
+    write("plan/nodes.py", "from ..errors import TidegateError\nimport tidegate.plan\n")
+    write("operators/slices/store.py", "import polars\nfrom tidegate.plan import nodes\n")
+    write("spark/lower.py", "from pyspark.sql import DataFrame\nimport tidegate.operators\n")
+    write("sql/parse.py", "import sqlglot\nfrom tidegate.plan.nodes import Window\n")
+    write("api/stream.py", "from tidegate.spark import lower\n")
+    write("testing/table.py", "from tidegate.operators import slices\nfrom . import oracle\n")
+    write("cli.py", "import tidegate as tg\nfrom tidegate import demo, events\n")
+    write("demo.py", "import pyspark\nfrom tidegate import events\n")
+    return write
+
+
+def test_a_tree_that_keeps_the_rules_has_no_violations(tree):
+    assert violations(tree("observe/metrics.py", "import rich\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("plan/bad.py", "import tidegate.spark.lower", "plan may not import spark"),
+        ("plan/bad.py", "from tidegate import operators", "plan may not import operators"),
+        ("plan/bad.py", "from .. import api", "plan may not import api"),
+        ("plan/bad.py", "from ..operators.slices import store", "plan may not import operators"),
+        ("plan/bad.py", "from tidegate import events", "plan may not import __init__"),
+        ("plan/bad.py", "import tidegate as tg", "plan may not import __init__"),
+        ("plan/deep/bad.py", "from ...sql import parse", "plan may not import sql"),
+        ("plan/__init__.py", "from ..sql import parse", "plan may not import sql"),
+        ("errors.py", "from .plan import nodes", "errors may not import plan"),
+        ("spark/bad.py", "from tidegate.sql import parse", "spark may not import sql"),
+        ("api/bad.py", "from tidegate import cli", "api may not import cli"),
+        ("testing/bad.py", "from tidegate.spark import lower", "testing may not import spark"),
+        ("api/bad.py", "from tidegate.testing import table", "api may not import testing"),
+        ("cli.py", "import tidegate.testing", "cli may not import testing"),
+        ("api/bad.py", "from pyspark.sql import Row", "pyspark belongs to demo and spark"),
+        ("api/bad.py", "def f():\n import pyspark", "pyspark belongs to demo and spark"),
+        ("api/bad.py", "import importlib as i\ni.import_module('pyspark.sql')", "pyspark belongs"),
+        ("cli.py", "import sqlglot.expressions", "sqlglot belongs to sql"),
+        ("utils.py", "", "utils: in no layer, add it to LAYERS"),
+    ],
+)
+def test_a_violation_is_caught(tree, path, text, expected):
+    [found] = violations(tree(path, text))
+    assert expected in found
+    assert path.removesuffix(".py") in found
+
+
+def test_public_names_are_sorted_and_exist():
+    assert list(tidegate.__all__) == sorted(set(tidegate.__all__))
+    assert [name for name in tidegate.__all__ if not hasattr(tidegate, name)] == []
