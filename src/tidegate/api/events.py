@@ -28,7 +28,7 @@ from tidegate.spark import lower, query
 from tidegate.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from tidegate.spark.schema import DataFrame
 
 
 DROP = Drop()
@@ -124,7 +124,7 @@ class Result:
         == Logical plan ==
         Emit[on_watermark]
           Aggregate[n=count(*)]
-            Window[tumbling(1 hours), allowed_lateness=0 seconds, late=drop]
+            Window[tumbling(1 hour), allowed_lateness=0 seconds, late=drop]
               KeyBy[global]
                 Events[time=ts, tolerance=0 seconds, columns=(ts)]
         == Physical plan ==

@@ -18,7 +18,7 @@ def hopping(size: Duration, slide: Duration, offset: Duration = "0 s") -> Hoppin
     """Windows of one size that start every `slide`; they overlap, or leave gaps.
 
     >>> print(hopping("1 minute", "10 seconds"))
-    hopping(1 minutes, 10 seconds)
+    hopping(1 minute, 10 seconds)
     """
     return Hopping(
         micros(size, "hopping(size)"),

@@ -1,6 +1,6 @@
 """The registry of sinks: a name that pipeline files and errors use, and what makes the sink."""
 
-from tidegate.connectors.sinks import ConsoleSink, DiscardSink, FileSink, MemorySink, Sink
+from tidegate.connectors.sinks import ConsoleSink, DiscardSink, FileSink, MemorySink, Sink, location
 
 SINKS = {
     "memory": MemorySink,
@@ -10,4 +10,4 @@ SINKS = {
     "discard": DiscardSink,
 }
 
-__all__ = ["SINKS", "ConsoleSink", "DiscardSink", "FileSink", "MemorySink", "Sink"]
+__all__ = ["SINKS", "ConsoleSink", "DiscardSink", "FileSink", "MemorySink", "Sink", "location"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,11 @@ from pyarrow import fs
 
 #: `(DataFrame of one batch, batch id) → None`. Any function of this form is a sink.
 Sink = Callable[[Any, int], None]
+
+
+def location(path: str) -> str:
+    """The path as a URI that Spark and Arrow read alike; one without a scheme is on the local disk."""
+    return path if "://" in path else Path(path).absolute().as_uri()
 
 
 @dataclass
@@ -59,10 +65,13 @@ class FileSink:
     path: str
     format: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", location(self.path))
+
     def __call__(self, rows: Any, batch_id: int) -> None:
         staging = posixpath.join(self.path, "_staging", str(batch_id))
         rows.write.mode("overwrite").format(self.format).save(staging)
-        filesystem, folder = fs.FileSystem.from_uri(self._uri())
+        filesystem, folder = fs.FileSystem.from_uri(self.path)
         batch = f"batch-{batch_id:08d}-"
         for file in filesystem.get_file_info(fs.FileSelector(folder)):
             if file.base_name.startswith(batch):
@@ -72,9 +81,6 @@ class FileSink:
             if file.is_file and file.base_name.startswith("part-"):
                 filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
         filesystem.delete_dir(staged)
-
-    def _uri(self) -> str:
-        return self.path if "://" in self.path else posixpath.abspath(self.path)
 
 
 @dataclass(frozen=True)

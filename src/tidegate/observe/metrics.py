@@ -29,7 +29,7 @@ class Metrics:
         return counts
 
     def totals(self) -> dict[str, int]:
-        """Every counter by name, and the rows of every channel as `rows_out` or `<channel>_rows`."""
+        """Every counter by name, and the rows that left: `rows_out`, and `rows_out.<channel>`."""
         with self._lock:
             total = sum(self._batches.values(), Counter(self._past))
         named = dict.fromkeys((*COUNTERS, "rows_out"), 0)
@@ -46,4 +46,4 @@ class Metrics:
 def _name(channel: str) -> str:
     if channel.startswith(COUNTER):
         return channel[len(COUNTER) :]
-    return "rows_out" if channel == MAIN else f"{channel}_rows"
+    return "rows_out" if channel == MAIN else f"rows_out.{channel}"

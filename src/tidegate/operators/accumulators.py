@@ -14,6 +14,14 @@ from tidegate.plan.aggregate import Aggregate, Combine
 #: The event time of a packed row, as an integer.
 TIME = "__tidegate_time"
 
+#: Numbers add up in 64 bits, whatever they come in; results are cast to their declared types.
+_WIDE: dict[pl.DataType, type[pl.DataType]] = {
+    pl.Int8(): pl.Int64,
+    pl.Int16(): pl.Int64,
+    pl.Int32(): pl.Int64,
+    pl.Float32(): pl.Float64,
+}
+
 
 class Accumulators:
     """The state columns of named aggregates, `name.part`, and what can be done with them."""
@@ -26,6 +34,11 @@ class Accumulators:
         return [name for name, _ in self.aggregates]
 
     @cached_property
+    def columns(self) -> list[str]:
+        """The columns of rows that aggregates read."""
+        return sorted({agg.column for _, agg in self.aggregates if agg.column is not None})
+
+    @cached_property
     def _parts(self) -> dict[str, list[str]]:
         return {
             name: list(agg.partial(pl.col(agg.column or TIME), pl.col(TIME)))
@@ -34,7 +47,8 @@ class Accumulators:
 
     def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of rows."""
-        return rows.group_by(by).agg(*self._partial_exprs(), *extra)
+        narrow = [pl.col(c).cast(_WIDE[rows.schema[c]]) for c in self.columns if rows.schema[c] in _WIDE]
+        return rows.with_columns(narrow).group_by(by).agg(*self._partial_exprs(), *extra)
 
     def merge(self, states: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         """The states of groups of states, which are given in the order they arrived."""
@@ -51,12 +65,12 @@ class Accumulators:
         low: np.ndarray,
         high: np.ndarray,
         block: np.ndarray,
-        first_block: np.ndarray,
+        in_first_block: np.ndarray,
     ) -> pl.DataFrame:
         """The states of overlapping ranges of rows (both ends included)."""
         fast = self._columnwise(rows)
         columns = {name: rows[name].to_numpy() for name in fast}
-        merged = pl.DataFrame(merge_columns(columns, fast, block, low, high, first_block))
+        merged = pl.DataFrame(merge_columns(columns, fast, block, low, high, in_first_block))
         slow = [
             (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
         ]

@@ -321,7 +321,8 @@ class Quantile(Aggregate):
         numbers = bins.cast(pl.Float64).to_numpy()
         gamma = self._gamma()
         shift = np.ceil(np.log(self.smallest) / np.log(gamma)) - 1
-        middle = 2 * gamma ** (np.abs(numbers) + shift) / (gamma + 1)
+        middle = (np.abs(numbers) + shift) * np.log(gamma) + np.log(2 / (gamma + 1))
+        middle = np.exp(np.minimum(middle, np.log(np.finfo(float).max)))
         values = np.where(numbers == 0, 0.0, np.sign(numbers) * middle)
         return pl.Series(values, dtype=pl.Float64, nan_to_null=True)
 

@@ -39,12 +39,12 @@ def decode(blob: bytes) -> list[pa.Table]:
 
 def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:
     while start < len(view):
-        (length,) = _LENGTH.unpack_from(view, start)
-        start += _LENGTH.size
-        if start + length > len(view):
-            raise StateError(f"stored table is cut short: {len(view) - start} of {length} bytes")
-        yield pa.ipc.open_stream(view[start : start + length]).read_all()
-        start += length
+        body = start + _LENGTH.size
+        length = _LENGTH.unpack_from(view, start)[0] if body <= len(view) else 0
+        if body > len(view) or body + length > len(view):
+            raise StateError(f"stored table is cut short after {len(view)} bytes")
+        yield pa.ipc.open_stream(view[body : body + length]).read_all()
+        start = body + length
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:

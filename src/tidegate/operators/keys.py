@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,16 +39,17 @@ def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:
     return np.asarray(buckets, dtype=np.int32)[place]
 
 
-def key_table(rows: pl.DataFrame, names: Sequence[str]) -> pa.Table:
-    """The key columns as Arrow; windows without a key share one constant."""
+def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The key columns; windows without a key share one constant."""
     if not names:
-        return pa.table({GLOBAL: pa.array(np.zeros(len(rows), dtype=np.int8))})
-    return rows.select(names).to_arrow(compat_level=pl.CompatLevel.oldest())
+        return pa.table({GLOBAL: pa.array(np.zeros(rows.num_rows, dtype=np.int8))})
+    return rows.select(names)
 
 
 def _encode_column(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:
     if pa.types.is_floating(column.type):
         column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
+        column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = pa.concat_arrays(encoded.chunks) if encoded.num_chunks else None

@@ -10,6 +10,8 @@ from tidegate.plan.aggregate import Combine
 
 _UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
+_RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
+
 
 def merge_columns(
     columns: Mapping[str, np.ndarray],
@@ -17,18 +19,19 @@ def merge_columns(
     block: np.ndarray,
     low: np.ndarray,
     high: np.ndarray,
-    first_block: np.ndarray,
+    in_first_block: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Merge rows `low … high` (both included) of each column that merges by itself.
 
     Rows are cut into blocks one window wide (van Herk, Gil and Werman). A window meets at most two
     neighbouring blocks: it is the tail of one and the head of the next. So running results inside
-    each block, from the left and from the right, answer every window with one operation. Nothing
+    each block, from the left and from the right, answer every window with one operation;
+    `in_first_block` says whether a window's first row lies in the first of its two blocks. Nothing
     outside a window ever touches its value, so a NaN or a huge number stays where it belongs.
     """
     tail_first, head_last = block[low], block[high]
     across = tail_first != head_last
-    only_tail = ~across & (tail_first == first_block)
+    only_tail = ~across & in_first_block
     merged = {}
     for name, values in columns.items():
         ufunc = _UFUNC[how[name]]
@@ -75,7 +78,7 @@ def merge_tree(
         for mask, node, rank in ((odd_left, left, order), (odd_right, right - 1, 10_000 - order)):
             picked.append(
                 level[node[mask]].with_columns(
-                    __range=pl.Series(ranges[mask]), __rank=pl.lit(rank, dtype=pl.Int32)
+                    **{_RANGE: pl.Series(ranges[mask]), _RANK: pl.lit(rank, dtype=pl.Int32)}
                 )
             )
         left, right = (left + odd_left) >> 1, (right - odd_right) >> 1
@@ -84,6 +87,6 @@ def merge_tree(
         order += 1
         if len(ranges):
             parents = pl.Series(np.arange(len(level)) >> 1)
-            level = merge(level.with_columns(__node=parents), "__node").sort("__node").drop("__node")
-    nodes = pl.concat(picked).sort("__range", "__rank", maintain_order=True).drop("__rank")
-    return merge(nodes, "__range").sort("__range").drop("__range")
+            level = merge(level.with_columns(parents.alias(_NODE)), _NODE).sort(_NODE).drop(_NODE)
+    nodes = pl.concat(picked).sort(_RANGE, _RANK, maintain_order=True).drop(_RANK)
+    return merge(nodes, _RANGE).sort(_RANGE).drop(_RANGE)

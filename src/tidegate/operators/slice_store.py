@@ -12,7 +12,7 @@ from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState
 
-SLICE, WINDOW = "__slice", "__window"
+SLICE, WINDOW = "__tidegate_slice", "__tidegate_window"
 _TABLE = "slices"
 
 
@@ -57,10 +57,11 @@ class Slices:
         return Windows(owner, window, self._first_row(owner, window), high)
 
     def locate(self, key: np.ndarray, window: np.ndarray) -> Windows:
-        """The given windows, each of which has data."""
-        last = self._places(key, self.slicing.last_slice(window))
-        high = np.searchsorted(self._ranked, last, side="right") - 1
-        return Windows(key, window, self._first_row(key, window), high)
+        """Those of the given windows that have data."""
+        high = self._place(key, self._scale.upto(self.slicing.last_slice(window))) - 1
+        low = self._first_row(key, window)
+        filled = low <= high
+        return Windows(key[filled], window[filled], low[filled], high[filled])
 
     def results(self, windows: Windows) -> pl.DataFrame:
         """The finished aggregates of the windows, beside key and number."""
@@ -74,19 +75,23 @@ class Slices:
         per_window = self.slicing.per_window
         if per_window == 1:
             return states[windows.high]
+        # Blocks are one window long; those of different keys must not be taken for one.
+        block = self._number // per_window
+        new_block = np.concatenate([[True], (np.diff(block) != 0) | (np.diff(self._key) != 0)])
         return self.accumulators.merge_ranges(
             states,
             windows.low,
             windows.high,
-            block=self._places(self._key, self._number // per_window * per_window),
-            first_block=self._places(
-                windows.key,
-                self.slicing.first_slice(windows.number) // per_window * per_window,
-            ),
+            block=np.cumsum(new_block),
+            in_first_block=block[windows.low] == self.slicing.first_slice(windows.number) // per_window,
         )
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self._ranked, self._places(key, self.slicing.first_slice(window)))
+        return self._place(key, self._scale.before(self.slicing.first_slice(window)))
+
+    def _place(self, key: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """The first row at or after a key's slice of this rank."""
+        return np.searchsorted(self._ranked, key.astype(np.int64) * self._scale.steps + rank)
 
     @cached_property
     def _key(self) -> np.ndarray:
@@ -97,16 +102,40 @@ class Slices:
         return self.rows[SLICE].to_numpy()
 
     @cached_property
-    def _ranked(self) -> np.ndarray:
-        return self._places(self._key, self._number)
+    def _scale(self) -> Scale:
+        return Scale.of(self._number)
 
-    def _places(self, key: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Key and slice as one number in sorting order; slices outside the rows stay in order."""
-        low, high = int(self._number.min()), int(self._number.max())
-        margin = self.slicing.per_window
-        span = high - low + 2 * margin + 2
-        inside = np.clip(number, low - margin, high + margin)
-        return key.astype(np.int64) * span + (inside - low + margin)
+    @cached_property
+    def _ranked(self) -> np.ndarray:
+        """Key and slice as one number, in the order of the rows."""
+        return self._key.astype(np.int64) * self._scale.steps + self._scale.before(self._number)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Slice numbers as small ranks: by counting where they lie close, by lookup where they do not."""
+
+    low: int
+    steps: int
+    numbers: np.ndarray | None
+
+    @classmethod
+    def of(cls, numbers: np.ndarray) -> Scale:
+        low, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+        if span <= 4 * len(numbers) + 1000:
+            return cls(low, span + 1, None)
+        distinct = np.unique(numbers)
+        return cls(low, len(distinct) + 1, distinct)
+
+    def before(self, number: np.ndarray) -> np.ndarray:
+        """How many ranks lie before the number."""
+        if self.numbers is None:
+            return np.clip(number - self.low, 0, self.steps - 1)
+        return np.searchsorted(self.numbers, number)
+
+    def upto(self, number: np.ndarray) -> np.ndarray:
+        """How many ranks lie before the number or at it."""
+        return self.before(number + 1)
 
 
 @dataclass(frozen=True)
@@ -117,9 +146,9 @@ class SliceStore:
     slicing: Slicing
     accumulators: Accumulators
 
-    def append(self, slices: pl.DataFrame) -> None:
-        # A page covers about a quarter of a window, so that it goes soon after its slices do.
-        self.state.append(_TABLE, slices, SLICE, width=max(1, self.slicing.per_window // 4))
+    def append(self, slices: pl.DataFrame | None) -> None:
+        if slices is not None:
+            self.state.append(_TABLE, slices, SLICE, self._page_width)
 
     def between(self, first: int, last: int) -> Slices | None:
         """The slices that windows `first … last` are made of, or nothing where there are none."""
@@ -135,7 +164,7 @@ class SliceStore:
     def forget(self, closed: int) -> None:
         """Drop what only windows up to `closed` needed, and merge pages that have piled up."""
         self.state.drop_below(_TABLE, self.slicing.first_slice(closed + 1))
-        self.state.compact(_TABLE, self._merge, SLICE)
+        self.state.compact(_TABLE, self._merge, SLICE, self._page_width)
 
     def next_window(self, after: int) -> int | None:
         """A window after the given one before which none with data comes."""
@@ -150,6 +179,11 @@ class SliceStore:
         """The window at whose close the first page can be dropped."""
         pages = self.state.pages(_TABLE)
         return min((self.slicing.last_window(page.high) for page in pages), default=None)
+
+    @property
+    def _page_width(self) -> int:
+        # A page covers about a quarter of a window, so that it goes soon after its slices do.
+        return max(1, self.slicing.per_window // 4)
 
     def _merge(self, pages: list[pl.DataFrame]) -> pl.DataFrame:
         return self.accumulators.merge(pl.concat(pages), [KEY, SLICE])

@@ -12,20 +12,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys, late
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.kernel import Clock, Outcome, Parcel, count_parcels
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState, concat, own_keys
+from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.operators.window_emit import NEVER, Progress, window_emit
 from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, TIMESTAMP, Emit
-from tidegate.plan.policies import SideOutput
+from tidegate.plan.policies import Retracting, SideOutput
 
 #: A broken row as JSON text, null for sound ones: what the errors channel shows.
 BROKEN = "__tidegate_broken"
-_PARTIALS, _ROWS = "partials", "__rows"
+_PARTIALS, _ROWS = "partials", "__tidegate_rows"
 
 
 class SliceKernel:
@@ -58,52 +59,53 @@ class SliceKernel:
     # -- pack ---------------------------------------------------------------------------------
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
-        frame = blobs.to_polars(rows)
-        counts = Counter(rows_in=len(frame))
-        if frame[self.time].null_count():
-            broken = frame.filter(pl.col(self.time).is_null())
-            frame = frame.filter(pl.col(self.time).is_not_null())
-            counts["errors"] = len(broken)
+        counts = Counter(rows_in=rows.num_rows)
+        if rows.column(self.time).null_count:
+            broken = rows.filter(rows.column(self.time).is_null())
+            rows = rows.filter(rows.column(self.time).is_valid())
+            counts["errors"] = broken.num_rows
             yield self._errors(broken, buckets[0])
-        sliced = self._slice(frame, counts)
+        rows, number = self._slice(rows, counts)
         yield from count_parcels(buckets[0], counts)
-        if len(sliced):
-            yield from self._partials(sliced, buckets)
+        if rows.num_rows:
+            yield from self._partials(rows, number, buckets)
 
-    def _errors(self, broken: pl.DataFrame, bucket: int) -> Parcel:
-        reason = pl.lit(f"event time {self.time!r} is null")
-        table = broken.select(reason=reason, row=pl.col(BROKEN))
-        return Parcel(bucket, ERROR_CHANNEL, len(broken), blobs.encode([blobs.to_arrow(table)]))
+    def _errors(self, broken: pa.Table, bucket: int) -> Parcel:
+        reason = pa.array([f"event time {self.time!r} is null"] * broken.num_rows)
+        table = pa.table([reason, broken.column(BROKEN)], schema=self.channels[ERROR_CHANNEL])
+        return Parcel(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
 
-    def _slice(self, frame: pl.DataFrame, counts: Counter[str]) -> pl.DataFrame:
-        """Rows with their slice; those in no window are counted and left out."""
-        time = frame[self.time].to_physical().to_numpy()
-        number, inside = self.slicing.slice_of(time)
-        sliced = frame.with_columns(pl.Series(SLICE, number), pl.Series(TIME, time))
+    def _slice(self, rows: pa.Table, counts: Counter[str]) -> tuple[pa.Table, np.ndarray]:
+        """Rows and their slices; those in no window are counted and left out."""
+        number, inside = self.slicing.slice_of(late.instants(rows, self.time))
         if inside.all():
-            return sliced
+            return rows, number
         counts["unassigned"] += int(len(inside) - inside.sum())
-        return sliced.filter(pl.Series(inside))
+        return rows.filter(pa.array(inside)), number[inside]
 
-    def _partials(self, sliced: pl.DataFrame, buckets: Sequence[int]) -> Iterator[Parcel]:
-        distinct, coded = self._encode_keys(sliced)
-        partials = self._preaggregate(coded)
+    def _partials(self, rows: pa.Table, number: np.ndarray, buckets: Sequence[int]) -> Iterator[Parcel]:
+        distinct, codes, partials = self._preaggregate(rows, number)
         home = keys.bucket_of(distinct, buckets)
         for bucket in np.unique(home).tolist():
-            part = _living_in(partials, home, bucket)
+            part = partials.filter(pl.Series(home == bucket)[partials[KEY]])
             tables = list(own_keys(distinct, part))
             if late.carries_rows(self.late):
-                rows = _living_in(coded, home, bucket).select(*self.row_columns, SLICE)
-                tables.append(blobs.to_arrow(rows))
+                here = rows.select(self.row_columns).append_column(SLICE, pa.array(number))
+                tables.append(here.filter(pa.array(home[codes] == bucket)))
             yield Parcel(bucket, _PARTIALS, int(part[_ROWS].sum()), blobs.encode(tables))
 
-    def _encode_keys(self, sliced: pl.DataFrame) -> tuple[pa.Table, pl.DataFrame]:
-        distinct, codes = keys.encode(keys.key_table(sliced, self.keys))
-        return distinct, sliced.with_columns(pl.Series(KEY, codes))
-
-    def _preaggregate(self, coded: pl.DataFrame) -> pl.DataFrame:
-        """One partial state per key and slice, and how many rows it stands for."""
-        return self.accumulators.partial(coded, [KEY, SLICE], pl.len().alias(_ROWS))
+    def _preaggregate(
+        self, rows: pa.Table, number: np.ndarray
+    ) -> tuple[pa.Table, np.ndarray, pl.DataFrame]:
+        """The distinct keys, the rows' codes among them, and a partial state per key and slice."""
+        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
+            pl.Series(KEY, codes),
+            pl.Series(SLICE, number),
+            pl.Series(TIME, late.instants(rows, self.time)),
+        )
+        partials = self.accumulators.partial(coded, [KEY, SLICE], pl.len().alias(_ROWS))
+        return distinct, codes, partials
 
     # -- step ---------------------------------------------------------------------------------
 
@@ -113,19 +115,25 @@ class SliceKernel:
         store = SliceStore(state, self.slicing, self.accumulators)
         progress = self._progress(state.directory.watermark, watermark, clock.now)
 
-        def put(results: pl.DataFrame) -> None:
-            if len(results):
-                out.emit(MAIN, *own_keys(state.known_keys, results))
-
-        self.emit.before(store, progress, put)
+        results: list[pl.DataFrame] = []
+        self.emit.close(store, progress, results.append)
         fresh = self._take_in(state, inputs, watermark, progress.closed, out)
-        if fresh is not None:
-            store.append(fresh)
-        self.emit.after(store, fresh, progress, put)
+        self.emit.take_in(store, fresh, progress, results.append)
+        self._put_out(state, results, out)
         store.forget(progress.closed)
         state.directory.watermark = watermark
         out.due = self._due(store, progress, watermark)
         return out
+
+    def _put_out(self, state: BucketState, results: list[pl.DataFrame], out: Outcome) -> None:
+        filled = [rows for rows in results if len(rows)]
+        if len(filled) > 1 and isinstance(self.emission, Retracting):
+            # What closing takes back and what the batch takes back come before all insertions.
+            together = pl.concat(filled)
+            taken_back = pl.col("op") == self.emission.before
+            filled = [together.filter(taken_back), together.filter(~taken_back)]
+        for rows in filled:
+            out.emit(MAIN, *own_keys(state.known_keys, rows))
 
     def _progress(self, was: int | None, watermark: int | None, now: int) -> Progress:
         def ended(time: int | None, lateness: int) -> int:
@@ -153,14 +161,10 @@ class SliceKernel:
             assert parcel.blob is not None
             sent_keys, partials, *rows = blobs.decode(parcel.blob)
             parts.append(_recode(state, sent_keys, blobs.to_polars(partials)))
-            raw += [blobs.to_polars(table) for table in rows]
-        too_late = pl.col(SLICE) // self.slicing.per_slide <= closed
-        in_time = [part.filter(~too_late) for part in parts]
-        if watermark is not None:
-            late_parts = [part.filter(too_late) for part in parts]
-            late_rows = [rows.filter(too_late).drop(SLICE) for rows in raw]
-            in_time += self._handle_late(state, late_parts, late_rows, watermark, out)
-        return self._merge_arrivals(in_time)
+            raw += rows
+        if watermark is not None and closed > NEVER:
+            parts = self._part_late(state, parts, raw, watermark, closed, out)
+        return self._merge_arrivals(parts)
 
     def _merge_arrivals(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         filled = [part for part in parts if len(part)]
@@ -168,26 +172,32 @@ class SliceKernel:
             return self.accumulators.merge(pl.concat(filled), [KEY, SLICE])
         return filled[0].drop(_ROWS) if filled else None
 
-    def _handle_late(
+    def _part_late(
         self,
         state: BucketState,
-        parts: Sequence[pl.DataFrame],
-        rows: Sequence[pl.DataFrame],
+        parts: list[pl.DataFrame],
+        rows: Sequence[pa.Table],
         watermark: int,
+        closed: int,
         out: Outcome,
     ) -> list[pl.DataFrame]:
-        """Count late rows and apply the policy; what it moves into the present comes back."""
-        count = sum(int(part[_ROWS].sum()) for part in parts)
+        """What is in time, and what the late policy moves into the present."""
+        last_late = self.slicing.first_slice(closed + 1) - 1
+        too_late = pl.col(SLICE) <= last_late
+        count = sum(int(part.filter(too_late)[_ROWS].sum()) for part in parts)
         if not count:
-            return []
-        fate = late.handle(self.late, count, concat(rows), self.time, watermark)
+            return parts
+        late_rows = [r.filter(pc.field(SLICE) <= last_late).drop_columns(SLICE) for r in rows]
+        whole = pa.concat_tables(late_rows) if late_rows else None
+        fate = late.handle(self.late, count, whole, self.time, watermark)
         out.counts += fate.counts
         if fate.sent is not None and isinstance(self.late, SideOutput):
-            out.emit(self.late.channel, blobs.to_arrow(fate.sent))
-        if fate.moved is None or not len(fate.moved):
-            return []
-        distinct, coded = self._encode_keys(self._slice(fate.moved, out.counts))
-        return [_recode(state, distinct, self._preaggregate(coded))]
+            out.emit(self.late.channel, fate.sent)
+        in_time = [part.filter(~too_late) for part in parts]
+        if fate.moved is not None and fate.moved.num_rows:
+            distinct, _, moved = self._preaggregate(*self._slice(fate.moved, out.counts))
+            in_time.append(_recode(state, distinct, moved))
+        return in_time
 
     def _due(self, store: SliceStore, progress: Progress, watermark: int | None) -> int | None:
         """When the next window falls due, or the first page can go; always after the watermark."""
@@ -197,7 +207,7 @@ class SliceKernel:
         if last is None:
             return None
         due.append(self.slicing.end(last) + self.lateness)
-        return min(due) if watermark is None else max(min(due), watermark + 1)
+        return max(min(due), 1 if watermark is None else watermark + 1)
 
     # -- unpack -------------------------------------------------------------------------------
 
@@ -215,12 +225,6 @@ class SliceKernel:
         return pa.table(
             [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
         )
-
-
-def _living_in(rows: pl.DataFrame, home: np.ndarray, bucket: int) -> pl.DataFrame:
-    """The rows whose key lives in the bucket."""
-    here = home == bucket
-    return rows if here.all() else rows.filter(pl.Series(here[rows[KEY].to_numpy()]))
 
 
 def _recode(state: BucketState, sent_keys: pa.Table, rows: pl.DataFrame) -> pl.DataFrame:

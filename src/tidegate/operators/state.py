@@ -5,8 +5,8 @@ the directory still lists its id. Ids carry a random part: a page of an attempt 
 never mistaken for the one that was committed.
 
 A batch only writes what it brought (a small page per time range) and reads what falls due. Pages
-that pile up in one range are merged when there are eight of about one size, so a row is rewritten
-a logarithmic number of times.
+that pile up in one range are merged, but never a big one with a few small ones, so a row is
+rewritten a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -25,7 +25,8 @@ import pyarrow as pa
 from tidegate.errors import StateError
 from tidegate.operators import blobs, keys
 
-KEY = "key"
+#: The column of key codes. Users' columns never start like this.
+KEY = "__tidegate_key"
 _DIRECTORY = "directory"
 _FAN_IN = 8
 _MAX_RANGES = 8
@@ -51,18 +52,14 @@ class MemoryPages(dict[str, bytes]):
 
 @dataclass(frozen=True)
 class Page:
-    """What the directory knows of a page: its table, the positions it covers, its size."""
+    """What the directory knows of a page: its table, its age, the positions it covers, its size."""
 
     id: str
     table: str
-    width: int
+    generation: int
     low: int
     high: int
     rows: int
-
-    @property
-    def tier(self) -> int:
-        return max(0, (self.rows.bit_length() - 1) // 3)
 
 
 @dataclass
@@ -163,12 +160,9 @@ class BucketState:
         return [self._read(page) for page in self.pages(table) if page.low <= high and page.high >= low]
 
     def append(self, table: str, rows: pl.DataFrame, position: str, width: int) -> None:
-        """Keep rows, in pages that each cover `width` positions (more when that were many pages)."""
-        low, high = _bounds(rows, position)
-        while high // width - low // width >= _MAX_RANGES:
-            width *= 2
-        for part in _split(rows, position, width):
-            self._write(table, part, position, width)
+        """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
+        newest = max((page.generation for page in self.pages(table)), default=0)
+        self._write_all(table, rows, position, width, newest + 1)
 
     def drop_below(self, table: str, position: int) -> None:
         """Forget pages that lie wholly below the position."""
@@ -177,20 +171,19 @@ class BucketState:
                 self._remove(page)
 
     def compact(
-        self, table: str, merge: Callable[[list[pl.DataFrame]], pl.DataFrame], position: str
+        self,
+        table: str,
+        merge: Callable[[list[pl.DataFrame]], pl.DataFrame],
+        position: str,
+        width: int,
     ) -> None:
-        """Merge pages that have piled up in one range."""
-        groups: dict[tuple[int, int, int], list[Page]] = {}
-        for page in self.pages(table):
-            groups.setdefault((page.width, page.low // page.width, page.tier), []).append(page)
-        for (width, _, _), pile in groups.items():
-            if len(pile) >= _FAN_IN:
-                rows = merge([self._read(page) for page in pile])
-                place = self.directory.pages.index(pile[0])
-                for page in pile:
-                    self._remove(page)
-                if len(rows):
-                    self._write(table, rows, position, width, place)
+        """Merge the newest pages once there are many of them; what is older stays before them."""
+        pile = _pile(self.pages(table))
+        if len({page.generation for page in pile}) >= _FAN_IN:
+            rows = merge([self._read(page) for page in pile])
+            for page in pile:
+                self._remove(page)
+            self._write_all(table, rows, position, width, pile[0].generation)
 
     def commit(self) -> None:
         """Make the batch's changes part of the stored state."""
@@ -223,19 +216,35 @@ class BucketState:
             )
         return self._resident.pages[page.id]
 
-    def _write(
-        self, table: str, rows: pl.DataFrame, position: str, width: int, place: int | None = None
+    def _write_all(
+        self, table: str, rows: pl.DataFrame, position: str, width: int, generation: int
     ) -> None:
-        page = Page(os.urandom(6).hex(), table, width, *_bounds(rows, position), len(rows))
-        self._store.put(page.id, blobs.encode(own_keys(self.known_keys, rows)))
-        self._resident.pages[page.id] = rows
-        pages = self.directory.pages
-        pages.insert(len(pages) if place is None else place, page)
+        low, high = _bounds(rows, position)
+        while high // width - low // width >= _MAX_RANGES:
+            width *= 2
+        for part in _split(rows, position, width):
+            page = Page(os.urandom(6).hex(), table, generation, *_bounds(part, position), len(part))
+            self._store.put(page.id, blobs.encode(own_keys(self.known_keys, part)))
+            self._resident.pages[page.id] = part
+            self.directory.pages.append(page)
 
     def _remove(self, page: Page) -> None:
         self.directory.pages.remove(page)
         self._resident.pages.pop(page.id, None)
         self._store.remove(page.id)
+
+
+def _pile(pages: list[Page]) -> list[Page]:
+    """The newest pages, back to the first generation that outweighs all after it."""
+    sizes: dict[int, int] = {}
+    for page in pages:
+        sizes[page.generation] = sizes.get(page.generation, 0) + page.rows
+    total, oldest = 0, 0
+    for generation, rows in sorted(sizes.items(), reverse=True):
+        if total and rows > _FAN_IN * total:
+            break
+        total, oldest = total + rows, generation
+    return [page for page in pages if page.generation >= oldest]
 
 
 def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
@@ -259,9 +268,3 @@ def _split(rows: pl.DataFrame, position: str, width: int) -> Iterable[pl.DataFra
     if len(distinct) == 1:
         return [rows]
     return [rows.filter(place == value) for value in distinct]
-
-
-def concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-    """All rows, or nothing at all where there are none."""
-    filled = [frame for frame in frames if len(frame)]
-    return pl.concat(filled) if filled else None

@@ -1,8 +1,8 @@
 """WindowEmit: which windows a batch puts out, and in which form. One class per kind of strategy.
 
-Each is asked twice a batch: `before` the rows are taken in, for windows that have closed, and
-`after`, for windows that may still change. Window numbers stand for time: `closed` is the last
-window nothing can change any more, `ended` the last one whose end the watermark has passed.
+Each is asked twice a batch: to `close` windows nothing can change any more, before the batch's rows
+are looked at, and to `take_in` those rows and say what they change. Window numbers stand for time:
+`closed` is the last window nothing can change, `ended` the last one whose end has passed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.plan.policies import Emission, OnWatermark, Retracting
 #: Stands for windows long before any data.
 NEVER = -(1 << 60)
 
-_OUT, _AT, _WAITING = "out", "__at", "__waiting"
+_OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
 _IDENTITY = [KEY, WINDOW]
 
 Put = Callable[[pl.DataFrame], None]
@@ -43,11 +43,13 @@ class Progress:
 class EmitOnClose:
     """One row per window, when it closes."""
 
-    def before(self, store: SliceStore, progress: Progress, put: Put) -> None:
+    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
         _put_between(store, progress.was_closed + 1, progress.closed, put)
 
-    def after(self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put) -> None:
-        """Nothing leaves before its window closes."""
+    def take_in(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    ) -> None:
+        store.append(fresh)
 
     def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
         return store.next_window(progress.closed), True
@@ -57,15 +59,21 @@ class EmitOnClose:
 class EmitOnWatermark:
     """One row per window when its end has passed, and another whenever late rows change it."""
 
-    def before(self, store: SliceStore, progress: Progress, put: Put) -> None:
+    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
         _put_between(store, progress.was_ended + 1, progress.closed, put)
 
-    def after(self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put) -> None:
+    def take_in(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    ) -> None:
         due_from = max(progress.was_ended, progress.closed) + 1
+        key, number = windows_of(fresh, store.slicing, progress.closed + 1, due_from - 1)
+        out = _results(store, key, number)
+        store.append(fresh)
         _put_between(store, due_from, progress.ended, put)
-        if fresh is not None:
-            key, number = windows_of(fresh, store.slicing, progress.closed + 1, due_from - 1)
-            _put_results(store, key, number, put)
+        now = _results(store, key, number)
+        if now is not None:
+            change = net_change(out, now, _IDENTITY, store.accumulators.names, Retracting())
+            put(change.filter(pl.col("op") != Retracting().before).drop("op"))
 
     def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
         return store.next_window(progress.ended), False
@@ -81,19 +89,22 @@ class EmitChanges:
 
     policy: Retracting
 
-    def before(self, store: SliceStore, progress: Progress, put: Put) -> None:
+    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
         # Closing only matters to windows whose last value still waits for its turn.
         key, number = self._waiting(store, NEVER, progress.closed)
         self._put_changes(store, key, number, progress.now, put)
 
-    def after(self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put) -> None:
+    def take_in(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    ) -> None:
+        store.append(fresh)
         waiting = self._waiting(store, progress.closed + 1, -NEVER)
         changed = windows_of(fresh, store.slicing, progress.closed + 1, -NEVER)
         key, number = _distinct(*(np.concatenate(pair) for pair in zip(waiting, changed, strict=True)))
         key, number = self._whose_turn_it_is(store, key, number, progress.now)
         self._put_changes(store, key, number, progress.now, put)
         store.state.drop_below(_OUT, progress.closed + 1)
-        store.state.compact(_OUT, _latest, WINDOW)
+        store.state.compact(_OUT, _latest, WINDOW, _page_width(store.slicing))
 
     def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
         if self.policy.interval and len(self._waiting(store, progress.closed + 1, -NEVER)[0]):
@@ -103,9 +114,9 @@ class EmitChanges:
     def _put_changes(
         self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int, put: Put
     ) -> None:
-        if not len(key):
-            return
         results = _results(store, key, number)
+        if results is None:
+            return
         out = self._out(store, number)
         names = store.accumulators.names
         put(net_change(out, results, _IDENTITY, names, self.policy))
@@ -138,8 +149,8 @@ class EmitChanges:
     def _keep(self, store: SliceStore, entries: pl.DataFrame, at: int, *, waiting: bool) -> None:
         columns = [*_IDENTITY, *store.accumulators.names]
         marks = {_AT: pl.lit(at, dtype=pl.Int64), _WAITING: pl.lit(waiting)}
-        width = max(1, store.slicing.per_window // store.slicing.per_slide // 4)
-        store.state.append(_OUT, entries.select(columns).with_columns(**marks), WINDOW, width)
+        entries = entries.select(columns).with_columns(**marks)
+        store.state.append(_OUT, entries, WINDOW, _page_width(store.slicing))
 
 
 WindowEmit = EmitOnClose | EmitOnWatermark | EmitChanges
@@ -179,15 +190,14 @@ def _put_between(store: SliceStore, first: int, last: int, put: Put) -> None:
         put(slices.results(slices.windows_between(first, last)))
 
 
-def _put_results(store: SliceStore, key: np.ndarray, number: np.ndarray, put: Put) -> None:
-    if len(key):
-        put(_results(store, key, number))
+def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:
+    """The results of those windows that have data."""
+    slices = store.between(int(number.min()), int(number.max())) if len(key) else None
+    return None if slices is None else slices.results(slices.locate(key, number))
 
 
-def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame:
-    slices = store.between(int(number.min()), int(number.max()))
-    assert slices is not None, "windows with data have slices"
-    return slices.results(slices.locate(key, number))
+def _page_width(slicing: Slicing) -> int:
+    return max(1, slicing.per_window // slicing.per_slide // 4)
 
 
 def _latest(pages: list[pl.DataFrame]) -> pl.DataFrame:

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 from tidegate.plan.nodes import Emit
+from tidegate.plan.time import render
 
 Identity = dict[str, str]
 
@@ -19,7 +20,7 @@ def identity_of(plan: Emit, buckets: int, state_format: int) -> Identity:
         "keys": ", ".join(f"{key}: {window.schema.field(key).type}" for key in window.input.keys)
         or "global",
         "window": str(window.window),
-        "allowed lateness": str(window.lateness),
+        "allowed lateness": render(window.lateness),
         "aggregates": ", ".join(
             f"{name}={type(agg).__module__}.{type(agg).__qualname__} {agg}: {types.field(name).type}"
             for name, agg in plan.input.aggregates

@@ -21,6 +21,9 @@ ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
 LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
 MAIN, ERROR_CHANNEL = "main", "errors"
 
+#: Names that channels cannot have: they mean something else where sinks are given.
+RESERVED_CHANNELS = (MAIN, ERROR_CHANNEL, "checkpoint", "trigger", "name", "buckets")
+
 
 class Node(Protocol):
     """What every logical node offers."""
@@ -109,10 +112,10 @@ class WindowBy:
 
     def __post_init__(self) -> None:
         if isinstance(self.late, SideOutput):
-            if self.late.channel in (MAIN, ERROR_CHANNEL) or not self.late.channel.isidentifier():
+            if self.late.channel in RESERVED_CHANNELS or not self.late.channel.isidentifier():
                 raise PlanError(
-                    f"late rows cannot go to a channel named {self.late.channel!r}: take a name "
-                    f"that is an identifier and neither {MAIN!r} nor {ERROR_CHANNEL!r}"
+                    f"late rows cannot go to a channel named {self.late.channel!r}: take an "
+                    f"identifier that is none of {', '.join(RESERVED_CHANNELS)}"
                 )
             refuse_collisions(self.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
 
@@ -138,8 +141,13 @@ class Aggregation:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise PlanError("agg() needs at least one aggregate, such as rows=tg.count()")
-        reserved = [*self.input.input.keys, *(f.name for f in WINDOW_COLUMNS), OP.name]
-        refuse_collisions(reserved, [name for name, _ in self.aggregates], "agg() names")
+        names = [name for name, _ in self.aggregates]
+        if len(set(names)) != len(names):
+            raise PlanError(f"agg() names an aggregate twice: {', '.join(names)}")
+        keys = self.input.input.keys
+        added = [*(f.name for f in WINDOW_COLUMNS), OP.name]
+        refuse_collisions(keys, added, "results carry")
+        refuse_collisions([*keys, *added], names, "agg() names")
         for name, aggregate in self.aggregates:
             self._result_field(name, aggregate)
 
@@ -165,7 +173,7 @@ class Aggregation:
                 "built of; use a mergeable one, such as tg.quantile('column', 0.5) for a median"
             )
         column = aggregate.column
-        given = None if column is None else field_of(self.input.schema, column, str(aggregate)).type
+        given = None if column is None else readable(self.input.schema, column, str(aggregate)).type
         try:
             return pa.field(name, aggregate.output_type(given))
         except TypeError as error:
@@ -224,6 +232,14 @@ def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
     if name not in schema.names:
         raise ColumnNotFound(f"{what}: no column {name!r}; {did_you_mean(name, schema.names)}")
     return schema.field(name)
+
+
+def readable(schema: pa.Schema, name: str, what: str) -> pa.Field:
+    """The field, refused where its type has no Arrow counterpart (it then shows as null)."""
+    field = field_of(schema, name, what)
+    if pa.types.is_null(field.type):
+        raise TypeMismatch(f"{what}: column {name!r} has a type that Arrow cannot hold; drop or cast it")
+    return field
 
 
 def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> None:

@@ -44,7 +44,9 @@ def render(value: int) -> str:
     """The shortest text that parses back to the value."""
     for factor, names in reversed(_UNITS.items()):
         if value % factor == 0 and (value or factor == 1_000_000):
-            return f"{value // factor} {names[0] if factor < 1_000_000 else names[-1]}"
+            count = value // factor
+            unit = names[0] if factor < 1_000_000 else names[-2 if count == 1 else -1]
+            return f"{count} {unit}"
     raise AssertionError("every value is a whole number of microseconds")
 
 

@@ -2,23 +2,19 @@
 
 Spark sends a label to partition `pmod(murmur3(label), partitions)`. Labels 0, 1, 2 … would land
 unevenly, two on one task and none on another; so labels are picked until every partition has its
-share. A wrong guess of the number of partitions only costs evenness.
+share. Labels depend on the number of buckets alone, so that stored state is always found again:
+with another number of partitions they only lie less evenly.
 """
 
 
-def bucket_labels(buckets: int, partitions: int) -> list[int]:
-    """The first labels, in counting order, that give each partition its share of the buckets."""
-    share = -(-buckets // partitions)
-    taken = [0] * partitions
-    labels: list[int] = []
+def bucket_labels(buckets: int) -> list[int]:
+    """The first labels, in counting order, of which each of as many partitions gets one."""
+    labels: dict[int, int] = {}
     label = 0
     while len(labels) < buckets:
-        home = _murmur3(label) % partitions
-        if taken[home] < share:
-            taken[home] += 1
-            labels.append(label)
+        labels.setdefault(_murmur3(label) % buckets, label)
         label += 1
-    return labels
+    return sorted(labels.values())
 
 
 def _murmur3(value: int, seed: int = 42) -> int:

@@ -14,9 +14,15 @@ from tidegate.plan.identity import Identity
 NOTE = "tidegate.json"
 
 
+def stored_identity(checkpoint: str) -> Identity | None:
+    """The note of an earlier start, if there was one."""
+    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
+    return _read(filesystem, posixpath.join(folder, NOTE))
+
+
 def claim(checkpoint: str, identity: Identity) -> None:
     """Write the note on the first start; on later ones check that nothing differs."""
-    filesystem, folder = _open(checkpoint)
+    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
     note = posixpath.join(folder, NOTE)
     stored = _read(filesystem, note)
     if stored is None:
@@ -45,16 +51,12 @@ def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
     )
 
 
-def _open(location: str) -> tuple[Any, str]:
-    return fs.FileSystem.from_uri(location if "://" in location else posixpath.abspath(location))
-
-
 def _read(filesystem: Any, note: str) -> Identity | None:
     if filesystem.get_file_info(note).type == fs.FileType.NotFound:
         return None
     with filesystem.open_input_stream(note) as stream:
         try:
-            return json.loads(stream.read())  # type: ignore[no-any-return]
+            return json.loads(stream.read())
         except ValueError as error:
             raise CheckpointMismatch(f"{note} is damaged and cannot be read: {error}") from None
 

@@ -28,6 +28,8 @@ OBSERVATION = "tidegate"
 #: Rows are pre-aggregated in chunks of about this size, so that memory has a bound.
 _CHUNK_BYTES = 256 << 20
 _END_OF_TIME = 1 << 60
+
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _PARCEL_ARROW = pa.schema(
     [("bucket", pa.int32()), ("channel", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())]
 )
@@ -53,10 +55,9 @@ def lower(plan: Emit, df: DataFrame, buckets: int | None = None) -> Lowered:
     """The whole flow: plan → optimized plan → kernel → DataFrame."""
     plan = optimize(plan)
     kernel = SliceKernel(plan)
-    partitions = shuffle_partitions(df)
-    labels = bucket_labels(buckets or partitions, partitions)
+    labels = bucket_labels(buckets or shuffle_partitions(df))
     identity = identity_of(plan, len(labels), blobs.VERSION)
-    parcels = _read(plan.input.input.input.input, df).mapInArrow(_packer(kernel, labels), PARCEL)
+    parcels = _pack(plan.input.input.input.input, df, kernel, labels)
     merged = _merge_stream if df.isStreaming else _merge_batch
     packed = merged(parcels, kernel, fingerprint(identity))
     return Lowered(packed.observe(OBSERVATION, *_counter_columns()), kernel, identity, plan)
@@ -69,16 +70,27 @@ def to_df(plan: Emit, df: DataFrame, buckets: int | None = None) -> DataFrame:
     return lower(plan, df, buckets).channel(MAIN)
 
 
-def _read(source: Source, df: DataFrame) -> DataFrame:
-    """The columns the plan reads, with the broken rows whole, under the watermark."""
-    broken = F.when(df[_quoted(source.time)].isNull(), F.to_json(F.struct("*"))).alias(BROKEN)
-    columns = [df[_quoted(name)] for name in source.schema.names if name != source.time]
-    time = df[_quoted(source.time)].cast("timestamp").alias(source.time)
-    rows = df.select(time, *columns, broken)
-    if not df.isStreaming:
-        return rows
-    # Spark counts tolerance in milliseconds: rounding up never makes a row late.
-    return rows.withWatermark(source.time, f"{-(-source.tolerance // 1000)} milliseconds")
+def _pack(source: Source, df: DataFrame, kernel: Kernel, labels: list[int]) -> DataFrame:
+    """The columns the plan reads, broken rows whole as text, packed under the watermark.
+
+    Columns are numbered on the way: PySpark stumbles over names with dots and backticks.
+    """
+    names = [source.time, *(name for name in source.schema.names if name != source.time)]
+    columns = [df[_quoted(name)] for name in names]
+    broken = F.when(columns[0].isNull(), F.to_json(F.struct("*")))
+    columns = [_instant(columns[0], source), *columns[1:], broken]
+    rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
+    if df.isStreaming:
+        # Spark counts tolerance in milliseconds: rounding up never makes a row late.
+        rows = rows.withWatermark("c0", f"{-(-source.tolerance // 1000)} milliseconds")
+    return rows.mapInArrow(_packer(kernel, labels, [*names, BROKEN]), PARCEL)
+
+
+def _instant(time: Column, source: Source) -> Column:
+    """The event time as an instant; one without a zone counts as UTC, whatever the session's zone."""
+    if source.row_schema.field(source.time).type.tz is None:
+        time = F.convert_timezone(F.lit("UTC"), F.current_timezone(), time)
+    return time.cast("timestamp")
 
 
 def _merge_stream(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
@@ -101,19 +113,15 @@ def _merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
     return parcels.groupBy("bucket").applyInArrow(merge, PARCEL)
 
 
-def _packer(
-    kernel: Kernel, labels: list[int]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packer(kernel: Kernel, labels: list[int], names: list[str]) -> ArrowMap:
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in _chunks(batches):
-            yield _batch(list(kernel.pack(chunk, labels)))
+            yield _batch(list(kernel.pack(chunk.rename_columns(names), labels)))
 
     return pack
 
 
-def _unpacker(
-    kernel: Kernel, channel: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _unpacker(kernel: Kernel, channel: str) -> ArrowMap:
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch.column("blob"):

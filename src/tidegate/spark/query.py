@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from tidegate.connectors import Sink
+from tidegate.connectors import Sink, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit
-from tidegate.spark.checkpoint import claim
+from tidegate.spark.checkpoint import claim, stored_identity
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
 
@@ -64,6 +64,10 @@ def start(
     if not df.isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(df)
+    checkpoint = location(checkpoint)
+    stored = stored_identity(checkpoint)
+    if stored and buckets is None:
+        buckets = int(stored["buckets"])  # state stays where it is, whatever the session's partitions
     lowered = lower(plan, df, buckets)
     claim(checkpoint, lowered.identity)
     metrics = Metrics()

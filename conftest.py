@@ -1,0 +1,36 @@
+"""Fixtures for tests and for the examples in docstrings: one Spark session for all of them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from _pytest.doctest import DoctestItem
+
+#: Modules whose docstring examples run against Spark.
+_SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.spark.session")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    import tidegate as tg
+
+    session = tg.local_spark(cores=2, app="tidegate-tests")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    if isinstance(request.node, DoctestItem) and request.node.name.startswith(_SPARK_EXAMPLES):
+        spark = request.getfixturevalue("spark")
+        doctest_namespace["clicks_df"] = spark.sql(
+            "select timestamp'2024-05-01 12:00:01Z' ts, 'ann' user, 12.5D price "
+            "union all select timestamp'2024-05-01 12:00:07Z', 'bob', 3.0D"
+        )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/spark" in item.path.as_posix() or item.name.startswith(_SPARK_EXAMPLES):
+            item.add_marker(pytest.mark.spark)

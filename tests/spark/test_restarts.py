@@ -1,0 +1,129 @@
+"""Stops, restarts and crashes: nothing lost, nothing doubled."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import tidegate as tg
+from tests.spark.conftest import run, seconds, write_batches
+from tests.spark.test_windows import FLUSH, disordered, expected_windows
+
+CHILD = Path(__file__).with_name("crashing_query.py")
+
+
+def hopping(stream: Any) -> Any:
+    keyed = tg.events(stream, time="ts", tolerance="4 s").key_by("user")
+    return keyed.window(tg.hopping("20 s", "10 s")).agg(n=tg.count(), spend=tg.sum("price"))
+
+
+def windows(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """The rows of a result, each counted: one that is there twice shows."""
+    return Counter(
+        (r["user"], seconds(r["window_start"]), r["n"], r["spend"]) for r in rows if r["user"] != "flush"
+    )
+
+
+def expected(batches: Any) -> Counter[Any]:
+    found = expected_windows(batches, 20, 10)
+    return Counter((user, start, *value) for (user, start), value in found.items())
+
+
+@pytest.mark.parametrize("emission", [tg.emit.on_watermark(), tg.emit.changelog()], ids=str)
+def test_a_stop_in_the_middle_changes_nothing(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path, emission: Any
+) -> None:
+    batches = disordered(600, 60)
+    whole, parts = tg.sinks.memory(), tg.sinks.memory()
+    run(hopping(click_stream(batches + FLUSH)).emit(emission), tmp_path / "one", main=whole)
+    for end in (3, 7, 11):
+        done = len(list((tmp_path / "cut").glob("*.parquet")))
+        write_batches(tmp_path / "cut", (batches + FLUSH)[done:end], start=done)
+        reader = spark.readStream.schema("ts timestamp, user string, price double")
+        stream = reader.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "cut"))
+        run(hopping(stream).emit(emission), tmp_path / "two", main=parts)
+    assert consolidated(parts.rows()) == consolidated(whole.rows()) == expected(batches)
+
+
+def consolidated(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """What is left when the rows that were taken back are gone."""
+    taken_back = [row for row in rows if row.get("op", "+").startswith("-")]
+    put_out = [row for row in rows if not row.get("op", "+").startswith("-")]
+    left = windows(put_out)
+    left.subtract(windows(taken_back))
+    return +left if min(left.values()) >= 0 else left
+
+
+def test_the_number_of_partitions_does_not_show(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    batches = disordered(600, 100)
+    for partitions in ("1", "5"):
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        try:
+            main = tg.sinks.memory()
+            stream = click_stream(batches + FLUSH, folder=f"in-{partitions}")
+            run(hopping(stream), tmp_path / f"ckpt-{partitions}", main=main)
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", "2")
+        assert windows(main.rows()) == expected(batches)
+
+
+def test_more_buckets_than_partitions(click_stream: Callable[..., Any], tmp_path: Path) -> None:
+    batches = disordered(300, 100)
+    main = tg.sinks.memory()
+    query = hopping(click_stream(batches + FLUSH)).start(
+        checkpoint=tmp_path / "ckpt", main=main, buckets=7, trigger={"availableNow": True}
+    )
+    query.await_termination()
+    assert windows(main.rows()) == expected(batches)
+
+
+@pytest.mark.timeout(400)
+def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    batches = disordered(3000, 100)
+    write_batches(tmp_path / "clicks", batches + FLUSH)
+    dice = random.Random(7)
+    for _ in range(3):
+        child = start_child(tmp_path)
+        wait_for_output(tmp_path, child)
+        time.sleep(dice.uniform(0.2, 3.0))
+        kill(child)
+    assert start_child(tmp_path).wait(timeout=200) == 0
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert windows(rows) == expected(batches)
+
+
+def start_child(folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / "child.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(CHILD), str(folder)], stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def wait_for_output(folder: Path, child: subprocess.Popen[bytes]) -> None:
+    """Until the child has got further than it was, or is done."""
+    before = len(list((folder / "ckpt" / "commits").glob("[0-9]*")))
+    deadline = time.monotonic() + 120
+    while child.poll() is None and time.monotonic() < deadline:
+        if len(list((folder / "ckpt" / "commits").glob("[0-9]*"))) > before + 1:
+            return
+        time.sleep(0.05)
+    assert child.poll() in (None, 0), (folder / "child.log").read_text()[-4000:]
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for the process, its JVM and its workers, all at once."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -1,0 +1,275 @@
+"""The public surface on Spark: sinks, writers, types, foreign sessions, and what is refused."""
+
+import datetime
+import decimal
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tidegate as tg
+from tests.spark.conftest import run, seconds
+from tests.spark.test_windows import BATCHES, tumbling
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def spends(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return sorted(((r["user"], seconds(r["window_start"]), r["n"], r["spend"]) for r in rows), key=repr)
+
+
+SPENDS = [
+    ("ann", 0, 3, 7.0),
+    ("ann", 10, 1, 3.0),
+    ("bob", 0, 1, 5.0),
+    ("bob", 20, 2, 2.0),
+    (None, 10, 1, 7.0),
+]
+
+
+def test_files_hold_each_row_once(spark: Any, click_stream: Callable[..., Any], tmp_path: Path) -> None:
+    result = tumbling(click_stream(BATCHES))
+    run(
+        result,
+        tmp_path / "ckpt",
+        main=tg.sinks.parquet(tmp_path / "out"),
+        errors=tg.sinks.json(tmp_path / "bad"),
+    )
+    assert spends(spark.read.parquet(str(tmp_path / "out")).collect()) == SPENDS
+    (line,) = "".join(f.read_text() for f in (tmp_path / "bad").glob("*.json")).splitlines()
+    assert json.loads(line)["reason"] == "event time 'ts' is null"
+
+
+def test_a_batch_written_again_replaces_itself(spark: Any, tmp_path: Path) -> None:
+    sink = tg.sinks.parquet(tmp_path / "out")
+    for count in (5, 3):
+        sink(spark.range(count).repartition(2), 1)
+    sink(spark.range(10, 12), 2)
+    assert sorted(r.id for r in spark.read.parquet(str(tmp_path / "out")).collect()) == [0, 1, 2, 10, 11]
+
+
+def test_any_function_is_a_sink(click_stream: Callable[..., Any], tmp_path: Path) -> None:
+    seen: list[Any] = []
+    run(
+        tumbling(click_stream(BATCHES)),
+        tmp_path / "ckpt",
+        main=lambda df, _: seen.extend(df.collect()),
+    )
+    assert spends(seen) == SPENDS
+
+
+def test_the_console_shows_rows(
+    click_stream: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tumbling(click_stream(BATCHES)), tmp_path / "ckpt", main=tg.sinks.console())
+    assert "|ann |2024-05-01 12:00:00|" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("writer", ["parquet", "memory"])
+def test_to_df_works_with_sparks_own_writers(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path, writer: str
+) -> None:
+    df = tumbling(click_stream(BATCHES)).to_df()
+    stream = df.writeStream.format(writer).queryName("spends").trigger(availableNow=True)
+    stream = (
+        stream.option("checkpointLocation", str(tmp_path / "ckpt")) if writer == "parquet" else stream
+    )
+    query = stream.option("path", str(tmp_path / "out")).start()
+    query.awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out")) if writer == "parquet" else spark.table("spends")
+    assert spends(found.collect()) == SPENDS
+    observed = [p["observedMetrics"]["tidegate"] for p in query.recentProgress]
+    assert sum(o["rows_in"] for o in observed) == 11
+    assert sum(o["late_rows"] for o in observed) == sum(o["errors"] for o in observed) == 1
+    assert sum(o["rows_out"] for o in observed) == len(SPENDS)
+
+
+def test_keys_of_every_type(spark: Any) -> None:
+    row = {
+        "flag": True, "tiny": 1, "small": 2, "int": 3, "big": 4, "float": 1.5, "double": 2.5,
+        "amount": decimal.Decimal("1.10"), "text": "x", "bytes": bytearray(b"\x00\xff"),
+        "day": datetime.date(2024, 5, 1), "at": datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC),
+    }  # fmt: skip
+    schema = (
+        "flag boolean, tiny tinyint, small smallint, int int, big bigint, float float, double double, "
+        "amount decimal(10,2), text string, bytes binary, day date, at timestamp"
+    )
+    nulls = dict.fromkeys(row)
+    df = spark.createDataFrame([row, nulls, row], schema).selectExpr(
+        "*", "timestamp'2024-05-01 12:00:00' ts"
+    )
+    counted = tg.events(df, time="ts").key_by(*row).window(tg.tumbling("1 s")).agg(n=tg.count()).to_df()
+    assert counted.schema.names == [*row, "window_start", "window_end", "n"]
+    assert [f.dataType for f in counted.schema][: len(row)] == [f.dataType for f in df.schema][
+        : len(row)
+    ]
+    found = sorted(
+        ((r["n"], r["text"], r["amount"], r["bytes"], r["flag"]) for r in counted.collect()), key=repr
+    )
+    assert found == [
+        (1, None, None, None, None),
+        (2, "x", decimal.Decimal("1.10"), bytearray(b"\x00\xff"), True),
+    ]
+
+
+def test_aggregates_over_every_type(spark: Any) -> None:
+    df = spark.sql(
+        "select timestamp'2024-05-01 12:00:00' + make_interval(0,0,0,0,0,0,id) ts, cast(id as int) i, "
+        "cast(id as decimal(10,2)) d, cast(id as string) s, date'2024-05-01' + cast(id as int) day, "
+        "id % 2 = 0 b, cast(id as float) f, if(id > 2, null, id) n from range(5)"
+    )
+    result = tg.events(df, time="ts").window(tg.tumbling("1 hour")).agg(
+        si=tg.sum("i"), sd=tg.sum("d"), sf=tg.sum("f"), ms=tg.max("s"), md=tg.min("day"), mb=tg.max("b"),
+        fs=tg.first("s"), ld=tg.last("day"), cd=tg.count_distinct("b"), cs=tg.collect("s"),
+        cn=tg.count("n"), mean=tg.mean("d"), acd=tg.approx_count_distinct("day"),
+        q=tg.quantile("i", 1.0), v=tg.var("i"),
+        sp=tg.stddev("i", population=True),
+    )  # fmt: skip
+    row = result.to_df().first().asDict()
+    assert (row["si"], row["sd"], row["sf"]) == (10, decimal.Decimal("10.00"), 10.0)
+    assert (row["ms"], row["md"], row["mb"]) == ("4", datetime.date(2024, 5, 1), True)
+    assert (row["fs"], row["ld"]) == ("0", datetime.date(2024, 5, 5))
+    assert (row["cd"], row["cs"], row["cn"], row["acd"]) == (2, ["0", "1", "2", "3", "4"], 3, 5)
+    assert row["mean"] == 2.0
+    assert row["q"] == pytest.approx(4, rel=0.01)
+    assert (row["v"], row["sp"]) == (pytest.approx(2.5), pytest.approx(2**0.5))
+
+
+def test_a_users_own_aggregate(spark: Any) -> None:
+    class Product(tg.Aggregate):
+        columnwise: ClassVar[Any] = {}
+
+        def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
+            return pa.float64()
+
+        def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
+            return {"p": value.product()}
+
+        def merge(self, state: Any) -> dict[str, pl.Expr]:
+            return {"p": state["p"].product()}
+
+        def finish(self, state: Any) -> pl.Expr:
+            return state["p"]
+
+    df = spark.sql(
+        "select timestamp'2024-05-01' + make_interval(0,0,0,0,0,0,id) ts, double(id + 1) x from range(4)"
+    )
+    hopping = tg.events(df, time="ts").window(tg.hopping("2 s", "1 s")).agg(p=Product("x"))
+    found = sorted((r["window_start"], r["p"]) for r in hopping.to_df().collect())
+    assert [p for _, p in found] == [1, 2, 6, 12, 4]
+
+
+def test_a_foreign_session_gets_the_state_store_it_needs(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rocksdb = spark.conf.get(PROVIDER)
+    spark.conf.unset(PROVIDER)
+    try:
+        main = tg.sinks.memory()
+        run(tumbling(click_stream(BATCHES)), tmp_path / "ckpt", main=main)
+        assert spends(main.rows()) == SPENDS
+        assert "stateful queries need it" in caplog.text
+    finally:
+        spark.conf.set(PROVIDER, rocksdb)
+
+
+def test_a_checkpoint_of_another_plan_is_refused_before_the_start(
+    click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    stream = click_stream(BATCHES)
+    run(tumbling(stream), tmp_path / "ckpt", main=tg.sinks.discard())
+    other = tg.events(stream, time="ts").key_by("user").window(tg.tumbling("11 s")).agg(n=tg.count())
+    with pytest.raises(tg.errors.CheckpointMismatch) as caught:
+        run(other, tmp_path / "ckpt", main=tg.sinks.discard())
+    message = str(caught.value)
+    assert "window: stored 'tumbling(10 seconds)', now 'tumbling(11 seconds)'" in message
+    assert "aggregates: stored" in message
+    assert "new checkpoint location" in message
+
+
+def test_a_checkpoint_of_another_bucket_count_is_refused(
+    click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    result = tumbling(click_stream(BATCHES))
+    run(result, tmp_path / "ckpt", main=tg.sinks.discard())
+    with pytest.raises(tg.errors.CheckpointMismatch, match="buckets: stored '2', now '3'"):
+        result.start(checkpoint=tmp_path / "ckpt", main=tg.sinks.discard(), buckets=3)
+
+
+def test_tolerance_and_late_policy_may_change_between_runs(
+    click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    stream = click_stream(BATCHES)
+    run(tumbling(stream), tmp_path / "ckpt", main=tg.sinks.discard())
+    changed = tumbling(stream, late=tg.late.reassign("1 s"))
+    run(changed, tmp_path / "ckpt", main=tg.sinks.discard())
+
+
+def test_a_checkpoint_of_a_query_that_is_not_ours_is_refused(
+    click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    stream = click_stream(BATCHES)
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "ckpt"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(tg.errors.CheckpointMismatch, match="tidegate did not start"):
+        run(tumbling(stream), tmp_path / "ckpt", main=tg.sinks.discard())
+
+
+@pytest.mark.parametrize(
+    ("sinks", "message"),
+    [
+        ({}, "channel 'main' has no sink; pass one, for instance main=tg.sinks.parquet('out')"),
+        ({"main": 1}, "the sink of channel 'main' is 1"),
+        ({"main": print, "lat": print}, "no channel 'lat'; did you mean 'late'?"),
+        ({"main": print}, "channel 'late' has no sink; pass one, for instance late=tg.sinks.discard()"),
+    ],
+)
+def test_channels_and_sinks_must_match(
+    click_stream: Callable[..., Any], tmp_path: Path, sinks: dict[str, Any], message: str
+) -> None:
+    result = tumbling(click_stream(BATCHES), late=tg.late.side_output("late"))
+    with pytest.raises(tg.errors.ChannelError) as caught:
+        result.start(checkpoint=tmp_path / "ckpt", **sinks)
+    assert message in str(caught.value)
+    assert not (tmp_path / "ckpt").exists()
+
+
+def test_a_batch_frame_cannot_be_started(spark: Any, tmp_path: Path) -> None:
+    df = spark.sql("select timestamp'2024-05-01' ts")
+    result = tg.events(df, time="ts").window(tg.tumbling("1 s")).agg(n=tg.count())
+    with pytest.raises(tg.errors.StartError, match=r"to_df\(\)\.write"):
+        result.start(checkpoint=tmp_path / "ckpt", main=print)
+
+
+def test_odd_column_names_and_types(spark: Any) -> None:
+    df = spark.sql(
+        "select timestamp'2024-05-01 00:00:00' `event time`, 1 `a.b`, map('k', 1) m, "
+        "named_struct('x', 1) s, array(1, 2) l, 'v' `wei``rd`"
+    )
+    result = tg.events(df, time="event time").key_by("a.b", "wei`rd").window(tg.tumbling("1 s"))
+    assert [r["n"] for r in result.agg(n=tg.count("a.b")).to_df().collect()] == [1]
+    with pytest.raises(tg.errors.TypeMismatch, match="key column 's' has type struct"):
+        tg.events(df, time="event time").key_by("s")
+
+
+def test_null_event_times_in_a_batch_frame_are_left_out(spark: Any) -> None:
+    df = spark.sql("select cast(null as timestamp) ts, 1 x union all select timestamp'2024-05-01', 2")
+    result = tg.events(df, time="ts").window(tg.tumbling("1 s")).agg(s=tg.sum("x"))
+    assert [r["s"] for r in result.to_df().collect()] == [2]
+
+
+def test_an_empty_stream_and_an_empty_frame(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert (
+        tumbling(spark.sql("select timestamp'2024-05-01' ts, 'a' user, 1D price").limit(0))
+        .to_df()
+        .count()
+        == 0
+    )
+    query = run(tumbling(click_stream([[]])), tmp_path / "ckpt", main=tg.sinks.memory())
+    assert query.metrics["rows_out"] == 0
