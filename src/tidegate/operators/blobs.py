@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<q")
 
 def encode(tables: Sequence[pa.Table]) -> bytes:
     """The tables as one blob."""
-    parts = [bytes([VERSION])]
+    parts = [bytes([VERSION]).ljust(_LENGTH.size, b"\0")]  # Arrow likes its buffers aligned
     for table in tables:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -34,7 +34,9 @@ def decode(blob: bytes) -> list[pa.Table]:
     if not blob or blob[0] != VERSION:
         found = blob[0] if blob else "nothing"
         raise StateError(f"stored in format {found}, but this version reads format {VERSION}")
-    return list(_tables(memoryview(blob), 1))
+    if len(blob) < _LENGTH.size:
+        raise StateError(f"stored table is cut short after {len(blob)} bytes")
+    return list(_tables(memoryview(blob), _LENGTH.size))
 
 
 def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:

@@ -67,6 +67,8 @@ def merge_tree(
     A binary tree over the rows: every range is the union of at most two nodes a level, so a range
     of n rows costs 2·log n merges instead of n. `merge(states, group)` merges states per group.
     """
+    if not len(low):
+        return rows.clear()
     picked: list[pl.DataFrame] = []
     left, right = low.copy(), high + 1
     ranges = np.arange(len(low))

@@ -201,13 +201,13 @@ class SliceKernel:
 
     def _due(self, store: SliceStore, progress: Progress, watermark: int | None) -> int | None:
         """When the next window falls due, or the first page can go; always after the watermark."""
-        window, at_close = self.emit.next_window(store, progress)
-        due = [] if window is None else [self.slicing.end(window) + self.lateness * at_close]
         last = store.last_window_of_a_page()
         if last is None:
             return None
-        due.append(self.slicing.end(last) + self.lateness)
-        return max(min(due), 1 if watermark is None else watermark + 1)
+        gone = self.slicing.end(last) + self.lateness
+        due = self.emit.next_due(store, progress, self.lateness)
+        soonest = gone if due is None else min(due, gone)
+        return soonest if watermark is None else max(soonest, watermark + 1)
 
     # -- unpack -------------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ from tidegate.plan.policies import Emission, OnWatermark, Retracting
 #: Stands for windows long before any data.
 NEVER = -(1 << 60)
 
+#: Due as soon as the watermark moves at all, or is known at all.
+ANY_TIME = -(1 << 62)
+
 _OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
 _IDENTITY = [KEY, WINDOW]
 
@@ -51,8 +54,9 @@ class EmitOnClose:
     ) -> None:
         store.append(fresh)
 
-    def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
-        return store.next_window(progress.closed), True
+    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+        window = store.next_window(progress.closed)
+        return None if window is None else store.slicing.end(window) + lateness
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,9 @@ class EmitOnWatermark:
             change = net_change(out, now, _IDENTITY, store.accumulators.names, Retracting())
             put(change.filter(pl.col("op") != Retracting().before).drop("op"))
 
-    def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
-        return store.next_window(progress.ended), False
+    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+        window = store.next_window(progress.ended)
+        return None if window is None else store.slicing.end(window)
 
 
 @dataclass(frozen=True)
@@ -106,10 +111,9 @@ class EmitChanges:
         store.state.drop_below(_OUT, progress.closed + 1)
         store.state.compact(_OUT, _latest, WINDOW, _page_width(store.slicing))
 
-    def next_window(self, store: SliceStore, progress: Progress) -> tuple[int | None, bool]:
-        if self.policy.interval and len(self._waiting(store, progress.closed + 1, -NEVER)[0]):
-            return progress.ended, False  # as soon as the watermark moves at all
-        return store.last_window_of_a_page(), True
+    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+        key, _ = self._waiting(store, progress.closed + 1, -NEVER)
+        return ANY_TIME if len(key) else None
 
     def _put_changes(
         self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int, put: Put
@@ -193,7 +197,8 @@ def _put_between(store: SliceStore, first: int, last: int, put: Put) -> None:
 def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:
     """The results of those windows that have data."""
     slices = store.between(int(number.min()), int(number.max())) if len(key) else None
-    return None if slices is None else slices.results(slices.locate(key, number))
+    windows = None if slices is None else slices.locate(key, number)
+    return slices.results(windows) if slices is not None and windows else None
 
 
 def _page_width(slicing: Slicing) -> int:

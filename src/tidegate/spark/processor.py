@@ -75,7 +75,7 @@ class KernelProcessor(StatefulProcessor):
 
     def _set_timer(self, state: BucketState, due: int | None, fired: int | None) -> None:
         """One timer a bucket: replace it when the bucket's next due time has moved."""
-        wanted = None if due is None else -(-due // 1000)
+        wanted = None if due is None else max(1, -(-due // 1000))  # Spark's time begins in 1970
         registered = state.directory.timer
         if registered == wanted:
             return

@@ -1,0 +1,124 @@
+"""The table of cases: an engine, a workload, and which of its batches count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchmarks.data import Dataset, Preloaded, Skewed
+
+Engine = Literal["spark", "tidegate", "per-key"]
+Emission = Literal["on_watermark", "changelog"]
+
+#: The span of 5 M events, in seconds of event time.
+SPAN = 440
+KEYS = 50_000
+ONE_PARTITION = {"spark.sql.shuffle.partitions": "1"}
+#: Spark's RocksDB store as it comes.
+PLAIN_ROCKSDB = {
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "true",
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Size and slide in seconds."""
+
+    size: int
+    slide: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One engine on one workload, run in a process of its own."""
+
+    workload: str
+    engine: Engine
+    dataset: Dataset
+    window: Window
+    #: Steady batches are those after this many, as far as they have the full number of rows.
+    warmup: int
+    rows: int
+    emission: Emission = "on_watermark"
+    conf: dict[str, str] = field(default_factory=dict)
+    variant: str = ""
+    #: What the engines emit can be compared, as every window closes.
+    complete: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload}/{self.engine}{self.variant}"
+
+
+TUMBLING = Window(10, 10)
+WINDOWS = {"tumbling": TUMBLING, "hopping-60-10": Window(60, 10), "hopping-60-1": Window(60, 1)}
+HOUR = Window(3600, 3600)
+
+
+def catalogue(quick: bool = False) -> dict[str, Case]:
+    """All cases by name, in the order they run; `quick` takes a tenth of the data."""
+    scale = 10 if quick else 1
+    makers = (_windows, _bulk, _per_key, _small, _state)
+    return {case.name: case for make in makers for case in make(scale)}
+
+
+def _events(scale: int, batches: int, rows: int) -> Skewed:
+    """Batches of the main data; a smaller scale has fewer events and keys over the same time."""
+    return Skewed(batches * rows // scale, rows // scale, 5_000_000 / SPAN / scale, KEYS // scale)
+
+
+def _windows(scale: int) -> Iterator[Case]:
+    data = _events(scale, 10, 500_000)
+    for name, window in WINDOWS.items():
+        for engine in ("spark", "tidegate"):
+            yield Case(name, engine, data, window, warmup=1, rows=data.rows)
+
+
+def _bulk(scale: int) -> Iterator[Case]:
+    data = _events(scale, 3, 5_000_000)
+    yield Case("bulk-tumbling", "spark", data, TUMBLING, warmup=1, rows=data.rows)
+    for name, window in WINDOWS.items():
+        yield Case(f"bulk-{name}", "tidegate", data, window, warmup=1, rows=data.rows)
+
+
+def _per_key(scale: int) -> Iterator[Case]:
+    data = _events(scale, 3, 500_000)
+    for engine in ("per-key", "tidegate"):
+        yield Case("slice", engine, data, TUMBLING, warmup=1, rows=data.rows)
+
+
+def _small(scale: int) -> Iterator[Case]:
+    batches = 60 if scale == 1 else 25
+    data = Skewed(batches * 1000, 1000, 1000, KEYS, files=1)
+    variants: tuple[tuple[Engine, str, dict[str, str]], ...] = (
+        ("spark", "", {}),
+        ("tidegate", "", {}),
+        ("spark", "-plain", PLAIN_ROCKSDB),
+    )
+    for engine, variant, conf in variants:
+        settings = ONE_PARTITION | conf
+        yield Case("small", engine, data, TUMBLING, 10, data.rows, conf=settings, variant=variant)
+
+
+def _state(scale: int) -> Iterator[Case]:
+    runs: tuple[tuple[Engine, Emission], ...] = (
+        ("tidegate", "on_watermark"),
+        ("tidegate", "changelog"),
+        ("spark", "on_watermark"),
+    )
+    for engine, emission in runs:
+        for times in (1, 10):
+            base = 200_000 // scale
+            data = Preloaded(base * times, base, 50_000 // scale, 20_000 // scale, measured=20)
+            yield Case(
+                f"state-{emission.replace('_', '-')}-{times}x",
+                engine,
+                data,
+                HOUR,
+                warmup=data.load_batches + 4,
+                rows=data.rows,
+                emission=emission,
+                complete=False,
+            )

@@ -1,0 +1,99 @@
+"""The chart of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cases import WINDOWS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = {"spark": "#9aa5b1", "tidegate": "#0b7285", "per-key": "#e8590c"}
+Results = dict[str, dict[str, Any]]
+
+
+def draw(report: dict[str, Any], path: Path) -> None:
+    """Write the chart as PNG; a panel whose cases did not run stays empty."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    results = {result["case"]: result for result in report["results"]}
+    figure, axes = pyplot.subplots(2, 3, figsize=(16, 9), layout="constrained")
+    for panel, axis in zip((_windows, _bulk, _slice, _small, _state, _memory), axes.flat, strict=True):
+        panel(axis, results)
+        if not axis.patches:
+            axis.set_axis_off()
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _windows(axis: Axes, results: Results) -> None:
+    names = [f"{name}/{engine}" for name in WINDOWS for engine in ("spark", "tidegate")]
+    _bars(axis, results, names, lambda result: result["steady"]["mean_ms"] / 1000)
+    axis.set(title="Steady micro-batch", ylabel="seconds")
+
+
+def _bulk(axis: Axes, results: Results) -> None:
+    names = ["bulk-tumbling/spark", *(f"bulk-{name}/tidegate" for name in WINDOWS)]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"] / 1e6)
+    if axis.patches:
+        axis.axhline(2, color="black", linewidth=0.8, linestyle="--")
+    axis.set(title="Large batches", ylabel="million events per second")
+
+
+def _slice(axis: Axes, results: Results) -> None:
+    names = ["slice/per-key", "slice/tidegate"]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Tumbling window in Python, per key and packed", ylabel="events per second")
+
+
+def _small(axis: Axes, results: Results) -> None:
+    names = [name for name in ("small/spark", "small/spark-plain", "small/tidegate") if name in results]
+    bottoms = [0.0] * len(names)
+    for part in results[names[0]]["steady"]["parts_ms"] if names else ():
+        heights = [results[name]["steady"]["parts_ms"][part] for name in names]
+        axis.bar(_labels(names), heights, bottom=bottoms, label=part, width=0.6)
+        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
+    if names:
+        axis.legend(fontsize=8, frameon=False)
+    axis.set(title="Batches of 1,000 events: where the time goes", ylabel="milliseconds")
+
+
+def _state(axis: Axes, results: Results) -> None:
+    kinds = ("on-watermark", "changelog")
+    runs = [(kind, "tidegate") for kind in kinds] + [("on-watermark", "spark")]
+    names = [f"state-{kind}-{times}x/{engine}" for kind, engine in runs for times in (1, 10)]
+    _bars(axis, results, names, lambda result: result["steady"]["mean_ms"])
+    axis.set(title="Ten times the live state, same input", ylabel="milliseconds per batch")
+
+
+def _memory(axis: Axes, results: Results) -> None:
+    names = [f"{name}/{engine}" for name in WINDOWS for engine in ("spark", "tidegate")]
+    names = [name for name in names if name in results]
+    peaks = [results[name]["peak_rss_bytes"] for name in names]
+    jvm = [peak["jvm"] / 1e9 for peak in peaks]
+    axis.bar(_labels(names), jvm, label="JVM", color="#868e96", width=0.6)
+    python = [peak["python"] / 1e9 for peak in peaks]
+    axis.bar(_labels(names), python, bottom=jvm, label="Python workers", color="#f2b705", width=0.6)
+    if names:
+        axis.legend(fontsize=8, frameon=False)
+    axis.set(title="Peak resident memory", ylabel="GB")
+    axis.tick_params("x", labelsize=7)
+
+
+def _bars(axis: Axes, results: Results, names: list[str], value: Any) -> None:
+    names = [name for name in names if name in results]
+    colours = [_COLOURS[results[name]["engine"]] for name in names]
+    bars = axis.bar(_labels(names), [value(results[name]) for name in names], color=colours, width=0.6)
+    axis.bar_label(bars, fmt=lambda height: f"{height:,.{0 if height >= 100 else 2}f}", fontsize=8)
+    axis.tick_params("x", labelsize=7)
+
+
+def _labels(names: list[str]) -> list[str]:
+    short = [name.removeprefix("bulk-").removeprefix("state-") for name in names]
+    return [name.replace("-watermark-", "-watermark\n").replace("/", "\n") for name in short]

@@ -1,0 +1,228 @@
+"""What the results of the cases say: comparisons, checks, targets; as JSON and as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import WINDOWS, Case
+from benchmarks.data import Preloaded
+
+#: Results of cases by the name of the case.
+Results = dict[str, dict[str, Any]]
+#: What to compare: the workload, the case that serves as reference, and ours.
+_PAIRS = (
+    *((name, f"{name}/spark", f"{name}/tidegate") for name in WINDOWS),
+    ("bulk-tumbling", "bulk-tumbling/spark", "bulk-tumbling/tidegate"),
+    ("slice", "slice/per-key", "slice/tidegate"),
+    ("small", "small/spark", "small/tidegate"),
+    ("small", "small/spark-plain", "small/tidegate"),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure to reach: `measure` finds it in the results, or None if its cases did not run."""
+
+    name: str
+    bound: float
+    measure: Callable[[Results], float | None]
+    at_most: bool = False
+    unit: str = "×"
+
+    def reached(self, value: float) -> bool:
+        return value <= self.bound if self.at_most else value >= self.bound
+
+    def judge(self, results: Results) -> dict[str, Any]:
+        value = self.measure(results)
+        reached = None if value is None else self.reached(value)
+        sign = "<=" if self.at_most else ">="
+        target = {"name": self.name, "sign": sign, "target": self.bound, "unit": self.unit}
+        return target | {"measured": value, "reached": reached}
+
+
+def ratio(over: str, under: str, figure: str = "mean_ms") -> Callable[[Results], float | None]:
+    """How many times a steady figure of one case that of another is."""
+
+    def measure(results: Results) -> float | None:
+        if over not in results or under not in results:
+            return None
+        return results[over]["steady"][figure] / results[under]["steady"][figure]
+
+    return measure
+
+
+def throughput(case: str) -> Callable[[Results], float | None]:
+    """Events per second of a case's steady batches."""
+    return lambda results: results[case]["steady"]["events_per_s"] if case in results else None
+
+
+def _spark_over_tidegate(workload: str) -> Callable[[Results], float | None]:
+    return ratio(f"{workload}/spark", f"{workload}/tidegate")
+
+
+def _ten_times(emission: str) -> Callable[[Results], float | None]:
+    return ratio(f"state-{emission}-10x/tidegate", f"state-{emission}-1x/tidegate")
+
+
+TARGETS = (
+    Target("tumbling 10 s against Spark", 1.2, _spark_over_tidegate("tumbling")),
+    Target("hopping 60 s / 10 s against Spark", 2.5, _spark_over_tidegate("hopping-60-10")),
+    Target("hopping 60 s / 1 s against Spark", 15, _spark_over_tidegate("hopping-60-1")),
+    *(
+        Target(f"large batches, {name}", 2e6, throughput(f"bulk-{name}/tidegate"), unit="events/s")
+        for name in WINDOWS
+    ),
+    Target("per-key transformWithStateInPandas", 40, ratio("slice/per-key", "slice/tidegate")),
+    Target(
+        "1,000-event batches against Spark",
+        1.2,
+        ratio("small/tidegate", "small/spark", "median_ms"),
+        at_most=True,
+    ),
+    Target("ten times the state, on_watermark", 2, _ten_times("on-watermark"), at_most=True),
+    Target("ten times the state, changelog", 2, _ten_times("changelog"), at_most=True),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether engines gave the same answer."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def checks(results: Results, cases: dict[str, Case]) -> list[Check]:
+    """Compare what the engines emitted with each other, and with what the data must give."""
+    complete = [cases[name] for name in results if cases[name].complete]
+    found = [_all_counted(case, results[case.name]) for case in complete]
+    for case in complete:
+        reference = next(other for other in complete if other.workload == case.workload)
+        if reference is not case:
+            found.append(_same(results[reference.name], results[case.name]))
+    found += [_loaded(cases[name], results[name]) for name in results if not cases[name].complete]
+    return found
+
+
+def _all_counted(case: Case, result: dict[str, Any]) -> Check:
+    """Each event is in `size / slide` windows, and all windows but the closing event's have closed."""
+    batches = sum(rows for rows in result["batch_rows"] if rows >= case.rows)
+    wanted = batches * case.window.size // case.window.slide
+    events = result["emitted"]["events"]
+    return Check(f"{case.name} counts all events", events == wanted, f"{events:,} of {wanted:,}")
+
+
+def _loaded(case: Case, result: dict[str, Any]) -> Check:
+    """Nothing closes; a changelog has a row for each new key, and two for each one touched again."""
+    assert isinstance(case.dataset, Preloaded)
+    data = case.dataset
+    changes = data.loaded + 2 * data.touched * data.measured
+    wanted = changes if case.emission == "changelog" else 0
+    rows = result["emitted"]["rows"]
+    return Check(f"{case.name} emits each change", rows == wanted, f"{rows:,} of {wanted:,}")
+
+
+def _same(left: dict[str, Any], right: dict[str, Any]) -> Check:
+    one, two = left["emitted"], right["emitted"]
+    same = one["rows"] == two["rows"] and one["events"] == two["events"]
+    passed = same and math.isclose(one["spend"], two["spend"], rel_tol=1e-9)
+    name = f"{left['case']} = {right['case']}"
+    return Check(name, passed, f"{one['rows']:,} and {two['rows']:,} rows")
+
+
+def assemble(results: Results, cases: dict[str, Case]) -> dict[str, Any]:
+    """The whole report, ready for JSON."""
+    return {
+        "targets": [target.judge(results) for target in TARGETS],
+        "comparisons": [_compare(*pair, results) for pair in _PAIRS if {*pair[1:]} <= {*results}],
+        "checks": [asdict(check) for check in checks(results, cases)],
+        "results": list(results.values()),
+    }
+
+
+def _compare(workload: str, reference: str, ours: str, results: Results) -> dict[str, Any]:
+    one, two = results[reference], results[ours]
+    ratios = {
+        "steady_mean": one["steady"]["mean_ms"] / two["steady"]["mean_ms"],
+        "steady_median": one["steady"]["median_ms"] / two["steady"]["median_ms"],
+        "total": one["total_s"] / two["total_s"],
+    }
+    return {"workload": workload, "reference": reference, "ratios": ratios}
+
+
+def show(report: dict[str, Any], console: Console) -> None:
+    """Print the tables."""
+    console.print(_cases_table(report), _comparisons_table(report))
+    for check in report["checks"]:
+        if not check["passed"]:
+            console.print(f"[red]DIFFERS[/red] {check['name']}: {check['detail']}")
+    console.print(
+        f"{sum(check['passed'] for check in report['checks'])} of {len(report['checks'])} checks hold"
+    )
+    console.print(_targets_table(report))
+
+
+def _cases_table(report: dict[str, Any]) -> Table:
+    columns = (
+        "total s",
+        "mean ms",
+        "median ms",
+        "events/s",
+        "rows out",
+        "JVM MB",
+        "Python MB",
+        "others",
+    )
+    table = _table("Cases (steady batches)", "case", *columns)
+    for result in report["results"]:
+        steady, peak = result["steady"], result["peak_rss_bytes"]
+        table.add_row(
+            result["case"],
+            f"{result['total_s']:.1f}",
+            f"{steady['mean_ms']:,.0f}",
+            f"{steady['median_ms']:,.0f}",
+            f"{steady['events_per_s']:,.0f}",
+            f"{result['emitted']['rows']:,}",
+            f"{peak['jvm'] / 1e6:,.0f}",
+            f"{peak['python'] / 1e6:,.0f}",
+            f"{result['others_cpu']:.0%}",
+        )
+    return table
+
+
+def _comparisons_table(report: dict[str, Any]) -> Table:
+    table = _table(
+        "How many times as long as tidegate the reference takes",
+        "reference",
+        "steady mean",
+        "steady median",
+        "total",
+    )
+    for row in report["comparisons"]:
+        table.add_row(row["reference"], *(f"{value:.2f}" for value in row["ratios"].values()))
+    return table
+
+
+def _targets_table(report: dict[str, Any]) -> Table:
+    table = _table("Targets", "target", "wanted", "measured", "reached")
+    for row in report["targets"]:
+        measured = "–" if row["measured"] is None else f"{row['measured']:,.2f} {row['unit']}"
+        reached = {None: "–", True: "[green]yes[/green]", False: "[red]no[/red]"}[row["reached"]]
+        table.add_row(
+            row["name"], f"{row['sign']} {row['target']:,.10g} {row['unit']}", measured, reached
+        )
+    return table
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(first, title=title, title_justify="left")
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

@@ -1,0 +1,118 @@
+"""Run one case in this process and print what it measured as one line of JSON.
+
+python -m benchmarks.run tumbling/spark [--quick]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import tidegate as tg
+from benchmarks import data
+from benchmarks.cases import Case, catalogue
+from benchmarks.engines import windows
+
+_EMITTED = "emitted"
+_CONF = ("spark.sql.", "spark.python.", "spark.driver.memory", "spark.master")
+#: Durations of a batch, in the order Spark runs through them.
+PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+
+Progress = dict[str, Any]
+
+
+def main(name: str, quick: bool) -> None:
+    case = catalogue(quick)[name]
+    begun = time.perf_counter()
+    spark = tg.local_spark(cores=2, app="benchmark", **_settings(case))
+    spark.sparkContext.setLogLevel("ERROR")
+    query_begun = time.perf_counter()
+    progress = _run(case, windows(case, _source(case, spark)))
+    ended = time.perf_counter()
+    result = measure(case, progress)
+    result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
+    spark.stop()
+    print(json.dumps(result), flush=True)
+
+
+def measure(case: Case, progress: list[Progress]) -> dict[str, Any]:
+    """What a query's progress says about a case."""
+    with_input = [batch for batch in progress if batch["numInputRows"]]
+    steady = [batch for batch in with_input[case.warmup :] if batch["numInputRows"] >= case.rows]
+    times = [batch["durationMs"]["triggerExecution"] for batch in steady]
+    mean = statistics.fmean(times)
+    return {
+        "case": case.name,
+        "workload": case.workload,
+        "engine": case.engine,
+        "steady": {
+            "batches": len(times),
+            "mean_ms": mean,
+            "median_ms": statistics.median(times),
+            "events_per_s": case.rows / mean * 1000,
+            "parts_ms": {part: _mean_part(steady, part) for part in PARTS},
+        },
+        "emitted": _emitted(progress),
+        "state": _state(steady[-1]),
+        "batch_ms": [batch["durationMs"]["triggerExecution"] for batch in progress],
+        "batch_rows": [batch["numInputRows"] for batch in progress],
+    }
+
+
+def _settings(case: Case) -> dict[str, str]:
+    return {"spark.sql.streaming.numRecentProgressUpdates": "1000"} | case.conf
+
+
+def _source(case: Case, spark: SparkSession) -> DataFrame:
+    reader = spark.readStream.schema("ts timestamp, user string, price double")
+    reader = reader.option("maxFilesPerTrigger", case.dataset.files)
+    return reader.parquet(str(data.folder(case.dataset)))
+
+
+def _run(case: Case, results: DataFrame) -> list[Progress]:
+    """Everything there is, to nowhere; the observation counts what arrives there."""
+    counts = [F.count(F.lit(1)).alias("rows"), F.sum("n").alias("events"), F.sum("spend").alias("spend")]
+    writer = results.observe(_EMITTED, *counts).writeStream.format("noop").outputMode("append")
+    with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
+        writer = writer.option("checkpointLocation", checkpoint).queryName(case.name)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [json.loads(batch.json) for batch in query.recentProgress]
+
+
+def _mean_part(batches: list[Progress], part: str) -> float:
+    return statistics.fmean(batch["durationMs"].get(part, 0) for batch in batches)
+
+
+def _emitted(progress: list[Progress]) -> dict[str, float]:
+    observed = [batch.get("observedMetrics", {}).get(_EMITTED) or {} for batch in progress]
+    names = ("rows", "events", "spend")
+    return {name: sum(metrics.get(name) or 0 for metrics in observed) for name in names}
+
+
+def _state(batch: Progress) -> dict[str, int]:
+    """What the last steady batch says about the state it left."""
+    operators = batch.get("stateOperators", [])
+    sizes = {
+        name: sum(operator.get(name, 0) for operator in operators)
+        for name in ("numRowsTotal", "memoryUsedBytes", "commitTimeMs")
+    }
+    custom = [operator.get("customMetrics", {}) for operator in operators]
+    names = sorted({name for metrics in custom for name in metrics if "Bytes" in name or "Size" in name})
+    return sizes | {name: sum(metrics.get(name, 0) for metrics in custom) for name in names}
+
+
+def _conf(spark: SparkSession) -> dict[str, str]:
+    pairs = sorted(spark.sparkContext.getConf().getAll())
+    return {name: value for name, value in pairs if name.startswith(_CONF) and "dir" not in name}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], "--quick" in sys.argv[2:])

@@ -1,0 +1,133 @@
+"""What one micro-batch put out, and how two answers are compared."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.operators import aggregates as a
+from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.nodes import MAIN, Emit
+from tidegate.testing.table import Row, text
+
+Close = Callable[[Any, Any], bool]
+
+_NAN = object()
+
+
+@dataclass
+class BatchResult:
+    """The rows of one micro-batch by channel, its counters, and the watermark in force."""
+
+    watermark: int | None = None
+    channels: dict[str, list[Row]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def main(self) -> list[Row]:
+        return self.channels.get(MAIN, [])
+
+    def put(self, channel: str, *rows: Row) -> None:
+        if rows:
+            self.channels.setdefault(channel, []).extend(rows)
+
+
+def differences(plan: Emit, expected: BatchResult, actual: BatchResult) -> list[str]:
+    """What tells two results of a batch apart, in sentences; empty where they agree.
+
+    The order of rows does not count: it is promised for the retractions of one key only, which is
+    the changelog's business. Sketches may differ by their documented bounds.
+    """
+    found = []
+    if expected.watermark != actual.watermark:
+        found.append(f"watermark: expected {expected.watermark}, got {actual.watermark}")
+    if +expected.counts != +actual.counts:
+        found.append(f"counters: expected {dict(+expected.counts)}, got {dict(+actual.counts)}")
+    for channel in sorted(expected.channels.keys() | actual.channels.keys()):
+        wanted, got = expected.channels.get(channel, []), actual.channels.get(channel, [])
+        found += [f"{channel}: {line}" for line in row_differences(plan, channel, wanted, got)]
+    return found
+
+
+def row_differences(
+    plan: Emit, channel: str, expected: Sequence[Row], actual: Sequence[Row]
+) -> list[str]:
+    """The rows one side has and the other has not."""
+    close = closeness(plan) if channel == MAIN else {}
+    exact = [name for name in plan.channels[channel].names if name not in close]
+    wanted, got = _grouped(expected, exact), _grouped(actual, exact)
+    missing, surplus = [], []
+    for identity in dict.fromkeys([*wanted, *got]):
+        less, more = _unmatched(wanted.get(identity, []), got.get(identity, []), close)
+        missing += less
+        surplus += more
+    found = [f"missing\n{text(missing)}"] if missing else []
+    return found + ([f"not expected\n{text(surplus)}"] if surplus else [])
+
+
+def closeness(plan: Emit) -> dict[str, Close]:
+    """The aggregates that need not agree to the bit, each with what counts as agreeing."""
+    return {
+        name: close for name, aggregate in plan.input.aggregates if (close := _closeness_of(aggregate))
+    }
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality for results: a NaN equals a NaN, and a list its equal list."""
+    return frozen(one) == frozen(other)
+
+
+def _closeness_of(aggregate: Aggregate) -> Close | None:
+    if isinstance(aggregate, a.Quantile):
+        bound = aggregate.accuracy * 1.0001
+        return lambda exact, got: math.isclose(
+            got, exact, rel_tol=0, abs_tol=abs(exact) * bound + 1e-299
+        )
+    if isinstance(aggregate, a.ApproxCountDistinct):
+        return lambda exact, got: abs(got - exact) <= max(2, 0.08 * exact)
+    if isinstance(aggregate, a.Var):  # and the standard deviation
+        return lambda exact, got: math.isclose(got, exact, rel_tol=1e-6, abs_tol=1e-6)
+    if isinstance(aggregate, a.Mean):
+        return lambda exact, got: math.isclose(got, exact, rel_tol=1e-12, abs_tol=1e-12)
+    return None
+
+
+def _grouped(rows: Sequence[Row], columns: Sequence[str]) -> dict[Hashable, list[Row]]:
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(frozen(row.get(name)) for name in columns), []).append(row)
+    return groups
+
+
+def _unmatched(
+    expected: Sequence[Row], actual: Sequence[Row], close: Mapping[str, Close]
+) -> tuple[list[Row], list[Row]]:
+    missing, left = [], list(actual)
+    for row in expected:
+        match = next((other for other in left if _agree(row, other, close)), None)
+        if match is None:
+            missing.append(row)
+        else:
+            left.remove(match)
+    return missing, left
+
+
+def _agree(row: Row, other: Row, close: Mapping[str, Close]) -> bool:
+    return all(_near(check, row[name], other[name]) for name, check in close.items())
+
+
+def _near(close: Close, one: Any, other: Any) -> bool:
+    special = [one is None or one != one or math.isinf(one), other is None or other != other]
+    return same(one, other) if any(special) else close(one, other)
+
+
+def frozen(value: Any) -> Hashable:
+    """A value that compares and hashes as results do."""
+    if isinstance(value, list):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, float):
+        return _NAN if value != value else value + 0.0
+    return value

@@ -1,0 +1,56 @@
+"""Plans for tests that need no Spark, put together from nodes."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidegate.operators import aggregates as a
+from tidegate.optimize import optimize
+from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.nodes import TIMESTAMP, Aggregation, Emit, KeyBy, Source, WindowBy
+from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
+from tidegate.plan.time import Micros
+from tidegate.plan.windows import Hopping
+
+SECOND = 1_000_000
+SCHEMA = pa.schema(
+    [
+        ("ts", TIMESTAMP),
+        ("user", pa.string()),
+        ("shop", pa.int64()),
+        ("price", pa.float64()),
+        ("items", pa.int64()),
+        ("note", pa.string()),
+    ]
+)
+ROWS = (("n", a.Count(None)),)
+ON_WATERMARK, DROP = OnWatermark(), Drop()
+
+
+def hopping(size: int, slide: int | None = None, offset: int = 0) -> Hopping:
+    """A window in microseconds; without a slide it tumbles."""
+    return Hopping(Micros(size), Micros(slide or size), Micros(offset))
+
+
+def logical_plan(
+    window: Hopping,
+    aggregates: Sequence[tuple[str, Aggregate]] = ROWS,
+    *,
+    keys: Sequence[str] = ("user",),
+    emission: Emission = ON_WATERMARK,
+    late: LatePolicy = DROP,
+    lateness: int = 0,
+    tolerance: int = 0,
+    schema: pa.Schema = SCHEMA,
+) -> Emit:
+    """A plan as it is written."""
+    source = Source(schema, "ts", Micros(tolerance))
+    windowed = WindowBy(KeyBy(source, tuple(keys)), window, Micros(lateness), late)
+    return Emit(Aggregation(windowed, tuple(aggregates)), emission)
+
+
+def plan_of(
+    window: Hopping, aggregates: Sequence[tuple[str, Aggregate]] = ROWS, **options: object
+) -> Emit:
+    """A plan as it runs: optimized."""
+    return optimize(logical_plan(window, aggregates, **options))

@@ -1,0 +1,245 @@
+"""Random programs: a plan, micro-batches of rows, and what goes wrong between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import note
+from hypothesis import strategies as st
+
+from tests.plans import SCHEMA, plan_of
+from tidegate.operators import aggregates as a
+from tidegate.operators import keys as kernel_keys
+from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.nodes import Emit
+from tidegate.plan.policies import (
+    Drop,
+    Emission,
+    LatePolicy,
+    OnWatermark,
+    OnWindowClose,
+    Reassign,
+    Retracting,
+    SideOutput,
+)
+from tidegate.plan.time import Micros
+from tidegate.plan.windows import Hopping
+from tidegate.testing import BatchResult, KernelHost, Oracle, differences, text
+from tidegate.testing.table import Row, instant_of, micros_of, to_arrow
+
+STRATEGIES: dict[str, Emission] = {
+    "on_watermark": OnWatermark(),
+    "on_window_close": OnWindowClose(),
+    "final": OnWindowClose(final=True),
+    "on_update": Retracting(),
+    "changelog": Retracting(before="-D", after="+I"),
+    "periodic": Retracting(interval=Micros(20)),
+}
+POLICIES: dict[str, LatePolicy] = {
+    "drop": Drop(),
+    "reassign": Reassign(Micros(25)),
+    "side_output": SideOutput("late"),
+}
+
+# Beside these a program mostly counts rows: so a row that counts in a window changes its result.
+AGGREGATES: list[Aggregate] = [
+    a.Count("price"),
+    a.Sum("price"),
+    a.Sum("items"),
+    a.Min("price"),
+    a.Max("items"),
+    a.Min("note"),
+    a.Mean("price"),
+    a.Var("price"),
+    a.Stddev("items", population=True),
+    a.CountDistinct("note"),
+    a.Collect("items"),
+    a.ApproxCountDistinct("items"),
+    a.Quantile("price", 0.5),
+]
+# Results that a row may leave as they are, to the bit.
+STEADY: list[Aggregate] = [a.Max("items"), a.Min("note"), a.CountDistinct("note"), a.Sum("items")]
+# These take the first or last of equal times by arrival.
+BY_ARRIVAL: list[Aggregate] = [a.First("items"), a.Last("note")]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One micro-batch, and the trouble it meets."""
+
+    rows: list[Row]
+    pause: int = 1
+    worker: int = 0
+    packs: int = 1
+    restart: bool = False
+    fails_first: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plan and its micro-batches."""
+
+    plan: Emit
+    steps: list[Step]
+    buckets: int = 1
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # what hypothesis shows of a failure
+
+    def __repr__(self) -> str:
+        source = self.plan.input.input.input.input
+        lines = [f"{node.label()}" for node in (self.plan, *_below(self.plan))]
+        for number, step in enumerate(self.steps):
+            shown = [{**row, "ts": _micros(row["ts"])} for row in step.rows]
+            marks = f"pause={step.pause} worker={step.worker} packs={step.packs}"
+            marks += " restart" * step.restart + " fails_first" * step.fails_first
+            lines.append(f"-- batch {number}: {marks}\n{text(shown)}")
+        return f"buckets={self.buckets} tolerance={source.tolerance}\n" + "\n".join(lines)
+
+
+@st.composite
+def windows(draw: st.DrawFn, longest: int = 40) -> Hopping:
+    """Tumbling, hopping (dividing or not) and gaps, at any offset."""
+    size = draw(st.integers(1, longest))
+    slide = draw(st.one_of(st.just(size), st.integers(1, longest)))
+    return Hopping(Micros(size), Micros(slide), Micros(draw(st.integers(-50, 50))))
+
+
+@st.composite
+def aggregates(
+    draw: st.DrawFn, pool: Sequence[Aggregate] = AGGREGATES, counted: bool = True
+) -> tuple[tuple[str, Aggregate], ...]:
+    places = st.sampled_from(range(len(pool)))
+    chosen = draw(st.lists(places, unique=True, min_size=0 if counted else 1, max_size=4))
+    count = (("n", a.Count(None)),) if counted else ()
+    return (*count, *((f"a{i}", pool[i]) for i in chosen))
+
+
+def rows(times: st.SearchStrategy[int | None]) -> st.SearchStrategy[Row]:
+    """Rows with nulls everywhere; prices are sums of halves, so that adding them up is exact."""
+    return st.tuples(
+        times,
+        st.sampled_from(["ann", "bob", "", None]),
+        st.sampled_from([1, 2, None]),
+        st.one_of(st.none(), st.integers(-20, 20).map(lambda half: half / 2)),
+        st.one_of(st.none(), st.integers(-5, 5)),
+        st.sampled_from(["x", "y", "zz", None]),
+    ).map(_row)
+
+
+@st.composite
+def steps(draw: st.DrawFn, *, trouble: bool = True, most: int = 8) -> list[Step]:
+    """Batches whose rows move ahead in time, out of order and often late."""
+    made = []
+    for number in range(draw(st.integers(1, most))):
+        times = st.one_of(st.integers(30 * number - 90, 30 * number + 40), st.none())
+        batch = draw(st.lists(rows(times), max_size=6))
+        made.append(
+            Step(
+                batch,
+                pause=draw(st.integers(0, 15)),
+                worker=draw(st.integers(0, 1)) if trouble else 0,
+                packs=draw(st.integers(1, 3)) if trouble else 1,
+                restart=trouble and draw(st.integers(0, 3)) == 0,
+                fails_first=trouble and draw(st.integers(0, 5)) == 0,
+            )
+        )
+    return made
+
+
+@st.composite
+def programs(
+    draw: st.DrawFn,
+    emission: Emission,
+    late: LatePolicy,
+    pool: Sequence[Aggregate] = AGGREGATES,
+    *,
+    trouble: bool = True,
+    counted: bool = True,
+) -> Program:
+    plan = plan_of(
+        draw(windows()),
+        draw(aggregates(pool, counted)),
+        keys=draw(st.sampled_from([(), ("user",), ("shop",), ("user", "shop")])),
+        emission=emission,
+        late=late,
+        lateness=draw(st.sampled_from([0, 0, 1, 7, 30, 60])),
+        tolerance=draw(st.sampled_from([0, 5, 40])),
+    )
+    return Program(plan, draw(steps(trouble=trouble)), draw(st.integers(1, 4)) if trouble else 1)
+
+
+def run_kernel(program: Program) -> list[BatchResult]:
+    """What the kernel puts out, batch by batch, and at last an empty batch."""
+    host = KernelHost(program.plan, buckets=program.buckets)
+    results = []
+    for step in (*program.steps, Step([])):
+        host.now += step.pause
+        if step.restart:
+            host.restart()
+        if step.fails_first:
+            host.failed_batch(step.rows, worker=step.worker)
+        results.append(host.batch(step.rows, worker=step.worker, packs=step.packs))
+    return results
+
+
+def run_oracle(program: Program, watermarks: Sequence[int | None], **options: Any) -> list[BatchResult]:
+    """What the rules say, given the watermark of each batch."""
+    oracle = Oracle(program.plan, bucket_of=bucket_of(program), **options)
+    results, now = [], 0
+    for step, watermark in zip((*program.steps, Step([])), watermarks, strict=True):
+        now += step.pause
+        results.append(oracle.batch(step.rows, watermark, now))
+    return results
+
+
+def watermarks(program: Program) -> list[int | None]:
+    """The watermark in force in each batch, by the rule."""
+    tolerance = program.plan.input.input.input.input.tolerance
+    reached: list[int | None] = [None]
+    for step in program.steps:
+        times = [_micros(row["ts"]) - tolerance for row in step.rows if row["ts"] is not None]
+        so_far = [*times, *([] if reached[-1] is None else [reached[-1]])]
+        reached.append(max(so_far, default=None))
+    return reached
+
+
+def assert_same(program: Program, expected: list[BatchResult], actual: list[BatchResult]) -> None:
+    for number, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
+        found = differences(program.plan, wanted, got)
+        if found:
+            note(f"batch {number}, watermark {wanted.watermark}")
+        assert not found, "\n".join([f"batch {number}:", *found])
+
+
+def bucket_of(program: Program) -> Callable[[Row], int]:
+    """Where a row's key lives; windows that wait for their turn are only heard when that one is."""
+    keys = program.plan.input.input.input.keys
+    schema = pa.schema([SCHEMA.field(name) for name in keys])
+    cache: dict[Any, int] = {}
+
+    def bucket(row: Row) -> int:
+        values = tuple(row.get(name) for name in keys)
+        if values not in cache:
+            table = to_arrow([row], schema) if keys else pa.table({"global": np.zeros(1, dtype=np.int8)})
+            cache[values] = int(kernel_keys.bucket_of(table, range(program.buckets))[0])
+        return cache[values]
+
+    return bucket
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    time, *rest = values
+    return dict(zip(SCHEMA.names, [None if time is None else instant_of(time), *rest], strict=True))
+
+
+def _micros(time: Any) -> Any:
+    return None if time is None else micros_of(time)
+
+
+def _below(node: Any) -> list[Any]:
+    return [child for parent in node.inputs for child in (parent, *_below(parent))]

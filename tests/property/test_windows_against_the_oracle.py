@@ -1,0 +1,113 @@
+"""Every window, strategy, lateness and late policy: each batch puts out what the rules say."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plans import plan_of
+from tests.property import programs as p
+from tidegate.plan.policies import Drop, Reassign, SideOutput
+from tidegate.plan.time import Micros
+from tidegate.plan.windows import Hopping
+from tidegate.testing import KernelHost, Oracle
+
+EVERY_STRATEGY = pytest.mark.parametrize("emission", p.STRATEGIES.values(), ids=p.STRATEGIES)
+
+
+@pytest.mark.parametrize("late", p.POLICIES.values(), ids=p.POLICIES)
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_each_batch_puts_out_what_the_rules_say(emission, late, data):
+    program = data.draw(p.programs(emission, late))
+    expected = p.run_oracle(program, p.watermarks(program))
+    p.assert_same(program, expected, p.run_kernel(program))
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_nothing_is_said_of_windows_whose_results_did_not_change(emission, data):
+    program = data.draw(p.programs(emission, Drop(), p.STEADY, counted=False))
+    expected = p.run_oracle(program, p.watermarks(program))
+    p.assert_same(program, expected, p.run_kernel(program))
+
+
+@pytest.mark.parametrize("late", [Drop(), SideOutput("late")], ids=str)
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_first_and_last_go_by_event_time_and_then_by_arrival(emission, late, data):
+    program = data.draw(p.programs(emission, late, p.BY_ARRIVAL))
+    expected = p.run_oracle(program, p.watermarks(program))
+    p.assert_same(program, expected, p.run_kernel(program))
+
+
+@EVERY_STRATEGY
+@settings(max_examples=settings.default.max_examples // 3)
+@given(data=st.data())
+def test_long_streams_that_never_close_compact_without_changing_anything(emission, data):
+    """Many small batches into the same few windows: pages pile up and are merged."""
+    sizes = data.draw(st.lists(st.sampled_from([1, 1, 1, 2, 9, 12]), min_size=12, max_size=24))
+    near, far = st.integers(0, 12), st.integers(0, 300)
+    times, users = st.one_of(near, near, near, far), st.sampled_from("abcdefghijklmnop")
+    steps = [
+        p.Step([data.draw(p.rows(times)) | {"user": data.draw(users)} for _ in range(size)], pause=9)
+        for size in sizes
+    ]
+    window = data.draw(st.sampled_from([(10, 10), (10, 3), (6, 2)]))
+    plan = plan_of(
+        Hopping(*map(Micros, window)), data.draw(p.aggregates()), emission=emission, tolerance=400
+    )
+    program = p.Program(plan, steps)
+    p.assert_same(program, p.run_oracle(program, p.watermarks(program)), p.run_kernel(program))
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
+    program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
+    window = program.plan.input.input
+    coarse = Hopping(*(Micros(777 * part) for part in (window.window.size, window.window.slide)))
+    plan = replace(program.plan, input=replace(program.plan.input, input=replace(window, window=coarse)))
+    host, oracle = KernelHost(plan, as_spark=True), Oracle(plan)
+    for step in program.steps:
+        late = timedelta(microseconds=123)
+        rows = [row | {"ts": row["ts"] and row["ts"].replace(second=1) + late * 9} for row in step.rows]
+        host.now += step.pause
+        result = host.batch(rows)
+        assert result.watermark is None or result.watermark % 1000 == 0
+        expected = oracle.batch(rows, result.watermark, host.now)
+        p.assert_same(program, [expected], [result])
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_reordering_rows_inside_a_batch_changes_nothing(emission, data):
+    program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
+    mixed = [replace(step, rows=data.draw(st.permutations(step.rows))) for step in program.steps]
+    reordered = replace(program, steps=mixed)
+    p.assert_same(program, p.run_kernel(program), p.run_kernel(reordered))
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_all_rows_at_once_give_the_final_answer(emission, data):
+    """What a batch query does: one step without a watermark, then the end of time."""
+    program = data.draw(p.programs(emission, Reassign(Micros(5))))
+    rows = [row for step in program.steps for row in step.rows]
+    host, oracle = KernelHost(program.plan, buckets=program.buckets), Oracle(program.plan)
+    got, expected = [host.batch(rows), host.end()], [oracle.batch(rows, None), oracle.end()]
+    p.assert_same(program, expected, got)
+    assert got[0].counts["late_rows"] == 0
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_nothing_is_stored_once_the_watermark_has_passed_everything(emission, data):
+    program = data.draw(p.programs(emission, Drop()))
+    host = KernelHost(program.plan, buckets=program.buckets)
+    for step in program.steps:
+        host.batch(step.rows, worker=step.worker)
+    host.end()
+    assert not any(host.stored.values())

@@ -1,0 +1,253 @@
+"""Aggregates: what they promise beyond the textbook, their errors, and how to write one."""
+
+import math
+import random
+import statistics
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tests.plans import ROWS, TIMESTAMP, hopping, plan_of
+from tests.unit.windows import final_rows
+from tidegate.errors import NotMergeable, PlanError, TypeMismatch
+from tidegate.operators import aggregates as a
+from tidegate.plan.aggregate import Aggregate
+from tidegate.testing.table import instant_of
+
+WINDOWS = pytest.mark.parametrize("window", [hopping(10), hopping(10, 3), hopping(3, 10)], ids=str)
+
+
+def values_plan(kind, aggregate, window=None):
+    schema = pa.schema([("ts", TIMESTAMP), ("v", kind)])
+    return plan_of(window or hopping(1000), (("x", aggregate),), keys=(), schema=schema)
+
+
+def answer(kind, values, aggregate):
+    """The aggregate over one window of these values, taken in as three batches."""
+    rows = [{"ts": instant_of(i % 7), "v": value} for i, value in enumerate(values)]
+    [result] = final_rows(values_plan(kind, aggregate), rows, batches=3)
+    return result["x"]
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32()], ids=str)
+def test_narrow_integers_add_up_in_64_bits(kind):
+    largest = 2 ** (kind.bit_width - 1) - 1
+    assert answer(kind, [largest] * 100, a.Sum("v")) == 100 * largest
+
+
+def test_wide_integers_wrap_around():
+    assert answer(pa.int64(), [2**63 - 1, 1, 1], a.Sum("v")) == -(2**63) + 1
+
+
+def test_narrow_floats_add_up_as_doubles():
+    assert answer(pa.float32(), [2.0**24] + [1.0] * 10, a.Sum("v")) == 2.0**24 + 10
+
+
+def test_variance_survives_a_large_mean():
+    """Sums of squares would have no digit left."""
+    values = [1e9 + step for step in (4.0, 7.0, 13.0, 16.0)] * 5
+    assert answer(pa.float64(), values, a.Var("v")) == pytest.approx(
+        statistics.variance(values), rel=1e-6
+    )
+
+
+def test_one_value_has_no_sample_variance_but_a_population_one():
+    assert answer(pa.float64(), [3.0, None], a.Var("v")) is None
+    assert answer(pa.float64(), [3.0, None], a.Stddev("v")) is None
+    assert answer(pa.float64(), [3.0, None], a.Var("v", population=True)) == 0.0
+
+
+def test_bad_numbers_stay_in_their_windows():
+    prices = {3: math.nan, 33: math.inf, 63: 1e300}
+    rows = [{"ts": instant_of(t), "user": "u", "price": prices.get(t, 1.0)} for t in range(90)]
+    totals = (("total", a.Sum("price")), ("mean", a.Mean("price")), ("spread", a.Var("price")))
+    for result in final_rows(plan_of(hopping(10, 3), totals), rows, batches=2):
+        start = (result["window_start"] - instant_of(0)).microseconds
+        start = start if start < 500_000 else start - 1_000_000
+        if not any(start <= bad < start + 10 for bad in prices):
+            count = len(range(max(start, 0), min(start + 10, 90)))
+            assert result["total"] == count
+            assert result["mean"] == 1.0
+            assert result["spread"] in (0.0, None)
+
+
+# -- sketches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [0.0, 0.1, 0.5, 0.9, 0.99, 1.0])
+@pytest.mark.parametrize("shape", ["uniform", "lognormal", "mixed", "tiny", "integers"])
+def test_quantiles_are_within_one_percent(shape, q):
+    chance = random.Random(7)
+    draw = {
+        "uniform": lambda: chance.uniform(0, 1000),
+        "lognormal": lambda: chance.lognormvariate(0, 4),
+        "mixed": lambda: chance.choice([-1, 0, 1]) * chance.lognormvariate(0, 2),
+        "tiny": lambda: chance.uniform(-1e-9, 1e-9),
+        "integers": lambda: float(chance.randrange(-5, 6)),
+    }[shape]
+    values = [draw() for _ in range(3000)]
+    exact = sorted(values)[math.floor((len(values) - 1) * q)]
+    assert answer(pa.float64(), values, a.Quantile("v", q)) == pytest.approx(exact, rel=0.0101)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-310, 1e-200, 1.0, -1.0, 1e200, 1.7e308, -1.7e308])
+def test_quantiles_at_the_ends_of_the_number_line(value):
+    assert answer(pa.float64(), [value], a.Quantile("v", 0.5)) == pytest.approx(
+        value, rel=0.0101, abs=1e-299
+    )
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, math.nan])
+def test_a_quantile_lies_between_zero_and_one(q):
+    with pytest.raises(PlanError, match=r"quantile of 'v': q must lie between 0 and 1, got "):
+        a.Quantile("v", q)
+
+
+@pytest.mark.parametrize("distinct", [1, 10, 100, 1_000, 5_000, 20_000, 100_000])
+def test_distinct_counts_are_within_five_standard_errors(distinct):
+    values = [f"user-{i % distinct}" for i in range(min(2 * distinct, 150_000))]
+    error = abs(answer(pa.string(), values, a.ApproxCountDistinct("v")) - distinct)
+    assert error <= max(1, 5 * 0.016 * distinct)
+
+
+def test_sketches_do_not_depend_on_how_rows_were_cut():
+    chance = random.Random(3)
+    schema = pa.schema([("ts", TIMESTAMP), ("v", pa.float64())])
+    sketches = (("q", a.Quantile("v", 0.5)), ("d", a.ApproxCountDistinct("v")))
+    plan = plan_of(hopping(20, 7), sketches, keys=(), schema=schema)
+    rows = [{"ts": instant_of(chance.randrange(40)), "v": chance.uniform(-9, 9)} for _ in range(500)]
+    by_start = [
+        sorted(final_rows(plan, rows, batches=cuts), key=lambda row: row["window_start"])
+        for cuts in (1, 2, 17)
+    ]
+    assert by_start[0] == by_start[1] == by_start[2]
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "kind", "complaint"),
+    [
+        (a.Sum("v"), pa.string(), "x=sum(v): column 'v' is string; sum() adds up numbers"),
+        (a.Sum("v"), pa.bool_(), "x=sum(v): column 'v' is bool; sum() adds up numbers"),
+        (a.Mean("v"), pa.date32(), "x=mean(v): column 'v' is date32[day]; mean() needs numbers"),
+        (a.Var("v"), pa.string(), "x=var(v): column 'v' is string; var() needs numbers"),
+        (a.Stddev("v"), pa.string(), "x=stddev(v): column 'v' is string; stddev() needs numbers"),
+        (
+            a.Min("v"),
+            pa.binary(),
+            "x=min(v): column 'v' is binary; min() needs values that have an order",
+        ),
+        (
+            a.Max("v"),
+            pa.list_(pa.int64()),
+            "x=max(v): column 'v' is list<item: int64>; max() needs values that have an order",
+        ),
+        (
+            a.Quantile("v", 0.5),
+            pa.string(),
+            "x=quantile(v, q=0.5): column 'v' is string; quantile() needs numbers",
+        ),
+        (
+            a.CountDistinct("v"),
+            pa.struct([("a", pa.int64())]),
+            "x=count_distinct(v): column 'v' is struct<a: int64>; count_distinct() compares flat values",
+        ),
+        (
+            a.Collect("v"),
+            pa.list_(pa.int64()),
+            "x=collect(v): column 'v' is list<item: int64>; collect() orders flat values",
+        ),
+        (
+            a.ApproxCountDistinct("v"),
+            pa.list_(pa.int64()),
+            "x=approx_count_distinct(v): column 'v' is list<item: int64>; "
+            "approx_count_distinct() hashes flat values",
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Aggregate) else None,
+)
+def test_a_type_an_aggregate_cannot_work_on_is_refused(aggregate, kind, complaint):
+    with pytest.raises(TypeMismatch) as error:
+        values_plan(kind, aggregate)
+    assert str(error.value) == complaint
+
+
+def test_an_aggregate_that_does_not_merge_is_refused_by_name():
+    with pytest.raises(NotMergeable) as error:
+        values_plan(pa.float64(), a.Median("v"))
+    assert str(error.value) == (
+        "x=median(v) cannot be computed from partial results, which windows are built of; "
+        "use a mergeable one, such as tg.quantile('column', 0.5) for a median"
+    )
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "text"),
+    [
+        (a.Count(None), "count(*)"),
+        (a.Count("v"), "count(v)"),
+        (a.CountDistinct("v"), "count_distinct(v)"),
+        (a.ApproxCountDistinct("v"), "approx_count_distinct(v)"),
+        (a.Var("v", population=True), "var(v, population=True)"),
+        (a.Quantile("v", 0.99), "quantile(v, q=0.99)"),
+    ],
+    ids=str,
+)
+def test_aggregates_name_themselves(aggregate, text):
+    assert str(aggregate) == text
+
+
+# -- user-defined ---------------------------------------------------------------------------------
+
+
+class GeometricMean(Aggregate):
+    """The n-th root of the product, in ten lines."""
+
+    def output_type(self, column_type):
+        return pa.float64()
+
+    def partial(self, value, time):
+        return {"n": value.count().cast(pl.Int64), "logs": value.log().sum()}
+
+    def merge(self, state):
+        return {"n": state["n"].sum(), "logs": state["logs"].sum()}
+
+    def finish(self, state):
+        return pl.when(state["n"] > 0).then((state["logs"] / state["n"]).exp())
+
+
+class FastGeometricMean(GeometricMean):
+    """The same, with columns that merge by themselves."""
+
+    columnwise = {"n": "sum", "logs": "sum"}  # noqa: RUF012
+
+
+@WINDOWS
+@pytest.mark.parametrize("mean", [GeometricMean, FastGeometricMean])
+def test_a_user_defined_aggregate_goes_through_every_window(mean, window):
+    chance = random.Random(1)
+    rows = [
+        {
+            "ts": instant_of(chance.randrange(60)),
+            "user": "u",
+            "price": chance.choice([None, 2.0, 8.0, 0.5]),
+        }
+        for _ in range(80)
+    ]
+    plan = plan_of(window, (*ROWS, ("x", mean("price"))))
+    results = final_rows(plan, rows, batches=4)
+    assert len(results) > 3
+    for result in results:
+        prices = [
+            row["price"]
+            for row in rows
+            if result["window_start"] <= row["ts"] < result["window_end"] and row["price"]
+        ]
+        expected = statistics.geometric_mean(prices) if prices else None
+        assert result["x"] == (expected and pytest.approx(expected))

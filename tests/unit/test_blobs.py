@@ -1,0 +1,73 @@
+"""Bytes that leave a process come back as they were, or not at all."""
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tidegate.errors import StateError
+from tidegate.operators import blobs
+
+TABLES = [
+    pa.table({"a": pa.array([1, None, 3]), "b": pa.array(["x", "", None])}),
+    pa.table({"c": pa.array([], pa.float64())}),
+    pa.table({"d": pa.array([[1, 2], [], None])}),
+]
+
+
+def test_tables_survive_the_journey():
+    back = blobs.decode(blobs.encode(TABLES))
+    assert back == TABLES
+    assert [table.schema for table in back] == [table.schema for table in TABLES]
+
+
+def test_no_tables_are_a_blob_too():
+    assert blobs.decode(blobs.encode([])) == []
+
+
+def test_a_slice_is_written_without_the_rest():
+    table = pa.table({"a": list(range(100_000))})
+    blob = blobs.encode([table.slice(70_000, 3)])
+    assert len(blob) < 5_000
+    assert blobs.decode(blob)[0].to_pylist() == [{"a": 70_000}, {"a": 70_001}, {"a": 70_002}]
+
+
+@pytest.mark.parametrize(("blob", "found"), [(b"", "nothing"), (b"\x00abc", "0"), (b"\x7f", "127")])
+def test_another_format_is_refused(blob, found):
+    expected = f"stored in format {found}, but this version reads format {blobs.VERSION}"
+    with pytest.raises(StateError) as error:
+        blobs.decode(blob)
+    assert str(error.value) == expected
+
+
+def test_a_blob_cut_short_anywhere_is_refused():
+    """Only a cut between two tables cannot be told from a shorter blob."""
+    whole = blobs.encode(TABLES)
+    between = {len(blobs.encode(TABLES[:count])) for count in range(len(TABLES))}
+    for length in range(1, len(whole)):
+        if length in between:
+            assert blobs.decode(whole[:length]) == TABLES[: sorted(between).index(length)]
+        else:
+            with pytest.raises(StateError, match="cut short"):
+                blobs.decode(whole[:length])
+
+
+def test_pieces_stay_below_the_limit(monkeypatch):
+    table = pa.table({"a": list(range(1000))})
+    monkeypatch.setattr(blobs, "MAX_BYTES", 1000)
+    pieces = list(blobs.pieces(table))
+    assert len(pieces) == 8
+    assert pa.concat_tables(pieces).combine_chunks() == table.combine_chunks()
+    assert all(piece.nbytes <= 1000 for piece in pieces)
+
+
+def test_a_row_larger_than_the_limit_still_leaves(monkeypatch):
+    monkeypatch.setattr(blobs, "MAX_BYTES", 10)
+    table = pa.table({"a": ["x" * 100, "y" * 100]})
+    assert [piece.num_rows for piece in blobs.pieces(table)] == [1, 1]
+    assert list(blobs.pieces(table.slice(0, 0))) == []
+
+
+def test_arrow_and_polars_agree():
+    frame = pl.DataFrame({"a": [1, None], "b": ["x", None], "c": [[1.5], []]})
+    assert blobs.to_polars(blobs.to_arrow(frame)).equals(frame)
+    assert blobs.to_arrow(frame).schema.field("b").type == pa.large_string()  # what every Arrow reads

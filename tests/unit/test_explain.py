@@ -1,0 +1,39 @@
+"""What `explain()` shows, as golden files: the logical plan and the physical stages."""
+
+import pytest
+
+from tests.golden import assert_golden
+from tests.plans import ROWS, SECOND, hopping, plan_of
+from tidegate.operators import aggregates as a
+from tidegate.operators.slices import SliceKernel
+from tidegate.plan.explain import render_logical, render_stages
+from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.time import Micros
+
+PLANS = {
+    "tumbling_on_watermark": plan_of(hopping(3600 * SECOND), keys=()),
+    "hopping_changelog_with_side_output": plan_of(
+        hopping(60 * SECOND, 10 * SECOND),
+        (*ROWS, ("p99", a.Quantile("price", 0.99)), ("spread", a.Stddev("price", population=True))),
+        keys=("user", "shop"),
+        emission=Retracting(before="-D", after="+I"),
+        late=SideOutput("late"),
+        lateness=30 * SECOND,
+        tolerance=5 * SECOND,
+    ),
+    "uneven_hops_periodic_with_reassign": plan_of(
+        hopping(10 * SECOND, 4 * SECOND, 1500),
+        emission=Retracting(interval=Micros(2 * SECOND)),
+        late=Reassign(Micros(90 * SECOND)),
+    ),
+    "gaps_final": plan_of(
+        hopping(4 * SECOND, 10 * SECOND), emission=OnWindowClose(final=True), lateness=SECOND
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_explain_themselves(name):
+    plan = PLANS[name]
+    physical = render_stages(SliceKernel(plan).stages())
+    assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

@@ -1,0 +1,89 @@
+"""Keys as integers: first come, first numbered."""
+
+import math
+from datetime import date
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tidegate.operators import keys
+
+
+def table_of(**columns):
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+def test_codes_follow_first_appearance():
+    distinct, codes = keys.encode(table_of(k=["b", "a", "b", None, "a", None, "c"]))
+    assert distinct.to_pylist() == [{"k": "b"}, {"k": "a"}, {"k": None}, {"k": "c"}]
+    assert codes.tolist() == [0, 1, 0, 2, 1, 2, 3]
+
+
+def test_several_columns_are_one_key():
+    table = table_of(a=["x", "x", "y", "x", None, None], b=[1, 2, 1, 1, None, 1])
+    distinct, codes = keys.encode(table)
+    assert codes.tolist() == [0, 1, 2, 0, 3, 4]
+    assert distinct.to_pylist() == [table.to_pylist()[i] for i in (0, 1, 2, 4, 5)]
+
+
+def test_known_keys_keep_their_codes_when_others_follow():
+    known, before = keys.encode(table_of(a=[3, 1, None], b=["x", "y", "x"]))
+    merged, (first, second) = keys.concat([known, table_of(a=[1, 9, None], b=["y", "x", "x"])])
+    assert first.tolist() == before.tolist() == [0, 1, 2]
+    assert second.tolist() == [1, 3, 2]
+    assert merged.num_rows == 4
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [True, False, None],
+        [1.5, math.inf, -math.inf, None],
+        [Decimal("1.50"), Decimal("-2.25")],
+        ["", "a", "a" * 1000, "ä", "日本", None],
+        [b"", b"\x00", b"\x00\x00"],
+        [date(1900, 1, 1), date(2100, 1, 1), None],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_values_of_each_type_are_told_apart(values):
+    distinct, codes = keys.encode(table_of(k=values * 2))
+    assert codes.tolist() == list(range(len(values))) * 2
+    assert distinct.column("k").to_pylist() == values
+
+
+def test_floats_that_are_equal_are_one_key():
+    distinct, codes = keys.encode(table_of(k=[0.0, -0.0, math.nan, float("nan"), -math.nan]))
+    assert codes.tolist() == [0, 0, 1, 1, 1]
+    assert distinct.num_rows == 2
+
+
+def test_chunks_and_slices_do_not_matter():
+    whole = table_of(k=["a", "b", "a", "c", "b"], v=[1, 2, 1, 3, 2])
+    chunked = pa.concat_tables([whole.slice(0, 2), whole.slice(2, 1), whole.slice(3)])
+    assert keys.encode(chunked)[1].tolist() == keys.encode(whole)[1].tolist() == [0, 1, 0, 2, 1]
+    assert keys.encode(whole.slice(2))[1].tolist() == [0, 1, 2]
+
+
+def test_no_rows_have_no_keys():
+    distinct, codes = keys.encode(table_of(k=["a"]).slice(0, 0))
+    assert distinct.num_rows == len(codes) == 0
+
+
+def test_windows_without_a_key_share_one():
+    table = keys.key_table(table_of(v=[1, 2, 3]), ())
+    distinct, codes = keys.encode(table)
+    assert codes.tolist() == [0, 0, 0]
+    assert distinct.num_rows == 1
+
+
+def test_buckets_are_labels_and_take_their_share():
+    table = table_of(k=[f"user-{i}" for i in range(4000)])
+    labels = [7, 3, 12, 40]
+    found = keys.bucket_of(table, labels)
+    assert set(found.tolist()) == set(labels)
+    counts = np.array([(found == label).sum() for label in labels])
+    assert counts.min() > 850
+    assert keys.bucket_of(table, [5]).tolist() == [5] * 4000

@@ -1,0 +1,201 @@
+"""The kit itself: table literals, the host's watermark, the oracle, and that they notice mistakes."""
+
+import math
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of
+from tidegate.operators import aggregates as a
+from tidegate.plan.policies import Retracting
+from tidegate.testing import BatchResult, KernelHost, Oracle, differences, rows, text
+from tidegate.testing.host import Watermark
+from tidegate.testing.table import NOON, as_json, at, instant_of, micros_of
+
+KINDS = pa.schema(
+    [
+        ("ts", TIMESTAMP),
+        ("s", pa.string()),
+        ("i", pa.int32()),
+        ("f", pa.float64()),
+        ("b", pa.bool_()),
+        ("d", pa.date32()),
+        ("m", pa.decimal128(10, 2)),
+        ("l", pa.list_(pa.int64())),
+        ("t", pa.duration("us")),
+    ]
+)
+
+
+def test_a_table_is_read_by_its_types():
+    [full, nulls] = rows(
+        """
+        ts  | s   | i  | f    | b    | d          | m    | l      | t
+        1.5 | a b | -3 | 1e-3 | true | 2024-05-01 | 1.20 | [1, 2] | 0.25
+        null |    |    |      | null |           |      |        |
+        """,
+        KINDS,
+    )
+    assert full == {
+        "ts": NOON + timedelta(seconds=1.5),
+        "s": "a b",
+        "i": -3,
+        "f": 0.001,
+        "b": True,
+        "d": date(2024, 5, 1),
+        "m": Decimal("1.20"),
+        "l": [1, 2],
+        "t": timedelta(milliseconds=250),
+    }
+    assert set(nulls.values()) == {None}
+
+
+def test_markdown_is_a_table_too():
+    markdown = """
+    | i | s |
+    |---|---|
+    | 1 | a |
+    """
+    assert rows(markdown, KINDS) == [{"i": 1, "s": "a"}]
+    assert rows("", KINDS) == []
+
+
+def test_a_table_with_mistakes_is_refused():
+    with pytest.raises(ValueError, match=r"table has columns \['x'\] that the schema lacks"):
+        rows("x\n1", KINDS)
+    with pytest.raises(ValueError, match="a row has 2 cells, but the header 1"):
+        rows("i\n1 | 2", KINDS)
+
+
+def test_tables_are_shown_as_they_are_read():
+    shown = text([{"ts": at(1.5), "s": "a", "f": None}, {"ts": at(-2), "s": "long", "f": math.nan}])
+    assert shown == "ts  | s    | f\n1.5 | a    | null\n-2  | long | nan"
+    assert text([]) == "(no rows)"
+
+
+def test_instants_and_micros_are_inverse():
+    for micros in (-(10**15), -1, 0, 1, 10**16 + 7):
+        assert micros_of(instant_of(micros)) == micros
+    assert at("0.000001") - NOON == timedelta(microseconds=1)
+
+
+def test_broken_rows_as_json():
+    assert as_json({"ts": None, "user": "ann", "price": 9.0}) == '{"user":"ann","price":9.0}'
+
+
+# -- the watermark --------------------------------------------------------------------------------
+
+
+def observed(watermark, *batches):
+    seen = [watermark.value]
+    for batch in batches:
+        watermark.observe(batch)
+        seen.append(watermark.value)
+    return seen
+
+
+def test_the_watermark_never_goes_back_and_is_unknown_before_data():
+    assert observed(Watermark(5), [], [10, 30], [20], [], [31]) == [None, None, 25, 25, 25, 26]
+    assert observed(Watermark(5), [-100]) == [None, -105]
+
+
+def test_the_watermark_of_spark_counts_whole_milliseconds_after_1970():
+    spark = Watermark(1_500, as_spark=True)
+    assert observed(spark, [-5_000], [2_000], [7_999], [8_000]) == [None, None, None, 5_000, 6_000]
+
+
+# -- the oracle -----------------------------------------------------------------------------------
+
+
+def test_the_oracle_puts_a_row_into_each_of_its_windows():
+    oracle = Oracle(plan_of(hopping(10, 4), (("all", a.Collect("items")),), keys=()))
+    oracle.batch([{"ts": instant_of(9), "items": 1}, {"ts": instant_of(8), "items": 2}], None)
+    starts = [micros_of(row["window_start"]) for row in oracle.results()]
+    assert starts == [0, 4, 8]
+    assert [row["all"] for row in oracle.results()] == [[2, 1]] * 3
+
+
+def test_a_row_with_all_windows_closed_is_late_and_one_with_some_open_is_not():
+    oracle = Oracle(plan_of(hopping(10, 4), keys=()))
+    got = oracle.batch([{"ts": instant_of(9)}, {"ts": instant_of(3)}], 10)
+    assert got.counts == {"rows_in": 2, "late_rows": 1, "late_dropped": 1}
+    assert [micros_of(row["window_start"]) for row in oracle.results()] == [4, 8]
+
+
+# -- mistakes are noticed -------------------------------------------------------------------------
+
+AGGREGATES = (*ROWS, ("q", a.Quantile("price", 0.5)), ("d", a.ApproxCountDistinct("items")))
+PLAN = plan_of(hopping(10), AGGREGATES, emission=Retracting())
+
+
+def result(n=1, q=100.0, d=1, op="+I", user="ann"):
+    window = {"window_start": instant_of(0), "window_end": instant_of(10)}
+    made = BatchResult(5)
+    made.put("main", {"user": user, **window, "n": n, "q": q, "d": d, "op": op})
+    return made
+
+
+@pytest.mark.parametrize("change", [{"q": 100.9}, {"q": 99.1}, {"d": 3}])
+def test_sketches_may_differ_within_their_bounds(change):
+    assert differences(PLAN, result(), result(**change)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n": 2}, {"q": 101.2}, {"q": None}, {"q": math.nan}, {"d": 9}, {"op": "+U"}, {"user": None}],
+    ids=str,
+)
+def test_a_result_that_differs_is_noticed(change):
+    [missing, surplus] = differences(PLAN, result(), result(**change))
+    assert missing.startswith("main: missing\n")
+    assert surplus.startswith("main: not expected\n")
+
+
+def test_rows_too_many_or_too_few_and_counters_are_noticed():
+    twice = result()
+    twice.put("main", *result().main)
+    assert len(differences(PLAN, result(), twice)) == len(differences(PLAN, twice, result())) == 1
+    counted, elsewhere = result(), result()
+    counted.counts["late_rows"] = 1
+    elsewhere.watermark = None
+    assert differences(PLAN, result(), counted) == ["counters: expected {}, got {'late_rows': 1}"]
+    assert differences(PLAN, result(), elsewhere) == ["watermark: expected 5, got None"]
+
+
+class ForgetfulKernel:
+    """A kernel that loses the last row of every batch."""
+
+    def __init__(self, kernel):
+        self._kernel = kernel
+
+    def pack(self, rows, buckets):
+        return self._kernel.pack(rows.slice(0, rows.num_rows - 1), buckets)
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+
+def test_a_kernel_that_loses_rows_is_noticed():
+    plan = plan_of(hopping(10))
+    given = [{"ts": instant_of(1), "user": "ann"}, {"ts": instant_of(2), "user": "bob"}]
+    honest, oracle = KernelHost(plan), Oracle(plan)
+    forgetful = KernelHost(plan, kernel=ForgetfulKernel(KernelHost(plan).kernel))
+    expected = [oracle.batch(given, None), oracle.end()]
+    assert not any(map(differences, [plan] * 2, expected, [honest.batch(given), honest.end()]))
+    assert all(map(differences, [plan] * 2, expected, [forgetful.batch(given), forgetful.end()]))
+
+
+def test_a_failed_batch_leaves_no_trace():
+    host = KernelHost(plan_of(hopping(10)), buckets=2)
+    host.batch([{"ts": instant_of(1), "user": "ann"}])
+    before = {bucket: dict(pages) for bucket, pages in host.stored.items()}
+    host.failed_batch([{"ts": instant_of(2), "user": "ann"}, {"ts": instant_of(90), "user": "bob"}])
+    assert host.stored == before
+    assert [row["n"] for row in host.end().main] == [1]
+
+
+def test_the_schema_of_the_tests_has_every_column_the_plans_read():
+    assert plan_of(hopping(10)).input.input.schema.names == ["ts", "user"]
+    assert SCHEMA.field("ts").type == TIMESTAMP
