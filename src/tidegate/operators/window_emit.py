@@ -171,7 +171,7 @@ def windows_of(
     slices: pl.DataFrame | None, slicing: Slicing, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The windows between `first` and `last` that hold any of these slices, once each."""
-    if slices is None:
+    if slices is None or first > last:
         return _NONE
     key, number = slices[KEY].to_numpy(), slices[SLICE].to_numpy()
     begins = np.maximum(slicing.first_window(number), first)

@@ -8,12 +8,18 @@ from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.operators.kernel import Clock, Kernel, Parcel
 from tidegate.operators.state import RESIDENT, BucketState
 
 #: A packed row, as every stage between pack and unpack sees it.
 PARCEL = "bucket int, channel string, rows bigint, blob binary"
+
+
+# As objects, not as text: Spark would parse text in a call of its own, four times a task.
+_NAME = StructType([StructField("name", StringType())])
+_PAGE = StructType([StructField("page", StringType())])
 
 
 class MapStatePages:
@@ -44,7 +50,7 @@ class KernelProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._pages = MapStatePages(handle.getMapState("pages", "name string", "page string"))
+        self._pages = MapStatePages(handle.getMapState("pages", _NAME, _PAGE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         own = []
