@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.spark.conftest import run, seconds
+from tests.spark.conftest import NOON, run, seconds
 from tests.spark.test_windows import BATCHES, tumbling
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -260,6 +260,55 @@ def test_null_event_times_in_a_batch_frame_are_left_out(spark: Any) -> None:
     df = spark.sql("select cast(null as timestamp) ts, 1 x union all select timestamp'2024-05-01', 2")
     result = tg.events(df, time="ts").window(tg.tumbling("1 s")).agg(s=tg.sum("x"))
     assert [r["s"] for r in result.to_df().collect()] == [2]
+
+
+def test_times_without_a_zone_count_as_utc(spark: Any) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        df = spark.sql("select timestamp_ntz'2024-05-01 12:00:02' ts")
+        result = tg.events(df, time="ts").window(tg.tumbling("10 s")).agg(n=tg.count(), t=tg.min("ts"))
+        (row,) = result.to_df().selectExpr("unix_micros(window_start) s", "t").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert row["s"] == NOON
+    assert row["t"] == datetime.datetime(2024, 5, 1, 12, 0, 2)
+
+
+def test_columns_may_be_called_as_ours_are(click_stream: Callable[..., Any], tmp_path: Path) -> None:
+    stream = click_stream(BATCHES).withColumnsRenamed({"user": "key", "price": "rows", "ts": "blob"})
+    windowed = tg.events(stream, time="blob", tolerance="5 s").key_by("key")
+    windowed = windowed.window(tg.tumbling("10 s"), late=tg.late.side_output("late"))
+    main, late = tg.sinks.memory(), tg.sinks.memory()
+    run(
+        windowed.agg(bucket=tg.max("key"), channel=tg.sum("rows")),
+        tmp_path / "ckpt",
+        main=main,
+        late=late,
+    )
+    assert sorted(((r["key"], r["bucket"], r["channel"]) for r in main.rows()), key=repr) == [
+        ("ann", "ann", 3.0),
+        ("ann", "ann", 7.0),
+        ("bob", "bob", 2.0),
+        ("bob", "bob", 5.0),
+        (None, None, 7.0),
+    ]
+    assert [(r["key"], r["rows"]) for r in late.rows()] == [("bob", 1.0)]
+
+
+def test_late_rows_keep_nested_columns(spark: Any, tmp_path: Path) -> None:
+    for number, second in enumerate((0, 100, 1)):
+        clicks = spark.sql(
+            f"select timestamp_micros({NOON} + {second} * 1000000) ts, map('k', {second}) tags, "
+            f"named_struct('a', array({second}, null)) nested, cast({second} as tinyint) tiny"
+        )
+        clicks.coalesce(1).write.parquet(str(tmp_path / "in" / f"{number}"))
+    reader = spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1)
+    stream = reader.option("recursiveFileLookup", True).parquet(str(tmp_path / "in"))
+    late = tg.sinks.memory()
+    windowed = tg.events(stream, time="ts").window(tg.tumbling("10 s"), late=tg.late.side_output("late"))
+    run(windowed.agg(n=tg.count()), tmp_path / "ckpt", main=tg.sinks.discard(), late=late)
+    (row,) = late.rows()
+    assert (dict(row["tags"]), row["nested"], row["tiny"]) == ({"k": 1}, {"a": [1, None]}, 1)
 
 
 def test_an_empty_stream_and_an_empty_frame(
