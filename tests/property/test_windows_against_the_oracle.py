@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.plans import plan_of
 from tests.property import programs as p
+from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
@@ -61,6 +62,17 @@ def test_long_streams_that_never_close_compact_without_changing_anything(emissio
     )
     program = p.Program(plan, steps)
     p.assert_same(program, p.run_oracle(program, p.watermarks(program)), p.run_kernel(program))
+
+
+@EVERY_STRATEGY
+@given(data=st.data())
+def test_pages_that_hold_closed_and_open_windows_change_nothing(emission, data):
+    """Two pages a batch, however long a time it spans: much is over when the rest falls due."""
+    program = data.draw(p.programs(emission, Drop()))
+    expected = p.run_oracle(program, p.watermarks(program))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "_MAX_RANGES", 2)
+        p.assert_same(program, expected, p.run_kernel(program))
 
 
 @EVERY_STRATEGY

@@ -22,7 +22,7 @@ TABLE, PLACE = "slices", "at"
 def put(state: BucketState, entries: list[tuple[str, int, int]], width: int = 4) -> None:
     """Append (key, position, value) entries."""
     names, places, values = zip(*entries, strict=True)
-    codes = state.encode_keys(pa.table({"k": pa.array(names)}))
+    (codes,) = state.encode_keys([pa.table({"k": pa.array(names)})])
     state.append(TABLE, pl.DataFrame({KEY: codes, PLACE: list(places), "v": list(values)}), PLACE, width)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.errors import StateError
 
@@ -16,11 +17,15 @@ MAX_BYTES = 24 << 20
 
 _LENGTH = struct.Struct("<q")
 
+#: Schema metadata that lists the columns which were 64 bits wide before they were written.
+_WIDE = b"tidegate.wide"
+
 
 def encode(tables: Sequence[pa.Table]) -> bytes:
     """The tables as one blob."""
     parts = [bytes([VERSION]).ljust(_LENGTH.size, b"\0")]  # Arrow likes its buffers aligned
-    for table in tables:
+    for wide in tables:
+        table = _shrink(wide)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -45,8 +50,35 @@ def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:
         length = _LENGTH.unpack_from(view, start)[0] if body <= len(view) else 0
         if body > len(view) or body + length > len(view):
             raise StateError(f"stored table is cut short after {len(view)} bytes")
-        yield pa.ipc.open_stream(view[body : body + length]).read_all()
+        yield _restore(pa.ipc.open_stream(view[body : body + length]).read_all())
         start = body + length
+
+
+def _shrink(table: pa.Table) -> pa.Table:
+    """64-bit integers in as few bits as they need: blobs are copied often, and most are small."""
+    shrunk = []
+    for place, field in enumerate(table.schema):
+        if field.type == pa.int64() and table.num_rows:
+            bounds = pc.min_max(table.column(place)).as_py()
+            narrow = _narrowest(bounds["min"] or 0, bounds["max"] or 0)
+            if narrow is not None:
+                table = table.set_column(place, field.name, table.column(place).cast(narrow))
+                shrunk.append(place)
+    return table.replace_schema_metadata({_WIDE: ",".join(map(str, shrunk))}) if shrunk else table
+
+
+def _restore(table: pa.Table) -> pa.Table:
+    shrunk = (table.schema.metadata or {}).get(_WIDE, b"").decode()
+    for place in map(int, shrunk.split(",") if shrunk else []):
+        table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.int64()))
+    return table.replace_schema_metadata(None) if shrunk else table
+
+
+def _narrowest(low: int, high: int) -> pa.DataType | None:
+    for bits, kind in ((8, pa.int8()), (16, pa.int16()), (32, pa.int32())):
+        if -(1 << bits - 1) <= low and high < 1 << bits - 1:
+            return kind
+    return None
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:

@@ -156,12 +156,9 @@ class SliceKernel:
         out: Outcome,
     ) -> pl.DataFrame | None:
         """The batch's partials, merged, without those that came too late."""
-        parts, raw = [], []
-        for parcel in inputs:
-            assert parcel.blob is not None
-            sent_keys, partials, *rows = blobs.decode(parcel.blob)
-            parts.append(_recode(state, sent_keys, blobs.to_polars(partials)))
-            raw += rows
+        sent = [blobs.decode(parcel.blob) for parcel in inputs if parcel.blob is not None]
+        parts = state.recode([(own, partials) for own, partials, *_ in sent])
+        raw = [rows for _, _, *carried in sent for rows in carried]
         if watermark is not None and closed > NEVER:
             parts = self._part_late(state, parts, raw, watermark, closed, out)
         return self._merge_arrivals(parts)
@@ -196,7 +193,7 @@ class SliceKernel:
         in_time = [part.filter(~too_late) for part in parts]
         if fate.moved is not None and fate.moved.num_rows:
             distinct, _, moved = self._preaggregate(*self._slice(fate.moved, out.counts))
-            in_time.append(_recode(state, distinct, moved))
+            in_time += state.recode([(distinct, blobs.to_arrow(moved))])
         return in_time
 
     def _due(self, store: SliceStore, progress: Progress, watermark: int | None) -> int | None:
@@ -225,9 +222,3 @@ class SliceKernel:
         return pa.table(
             [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
         )
-
-
-def _recode(state: BucketState, sent_keys: pa.Table, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the bucket's codes instead of their own."""
-    codes = state.encode_keys(sent_keys)
-    return rows.with_columns(pl.Series(KEY, codes[rows[KEY].to_numpy()]))

@@ -29,7 +29,7 @@ from tidegate.operators import blobs, keys
 KEY = "__tidegate_key"
 _DIRECTORY = "directory"
 _FAN_IN = 8
-_MAX_RANGES = 8
+_MAX_RANGES = 4
 _SPARE_KEYS = 50_000
 
 
@@ -135,14 +135,21 @@ class BucketState:
 
     # -- keys -------------------------------------------------------------------------------
 
-    def encode_keys(self, table: pa.Table) -> np.ndarray:
-        """The codes of these keys, known or new."""
-        known = self._resident.keys
-        if known is None or not known.schema.equals(table.schema):
-            self._resident.keys, codes = keys.encode(table)
-            return codes
-        self._resident.keys, (_, codes) = keys.concat([known, table])
-        return codes
+    def encode_keys(self, tables: list[pa.Table]) -> list[np.ndarray]:
+        """The codes of these keys, known or new, for each table."""
+        known = [] if self._resident.keys is None else [self._resident.keys]
+        self._resident.keys, codes = keys.concat([*known, *tables])
+        return codes[len(known) :]
+
+    def recode(self, tables: list[tuple[pa.Table, pa.Table]]) -> list[pl.DataFrame]:
+        """Rows with the bucket's codes, from pairs of keys and rows with codes of their own."""
+        if not tables:
+            return []
+        codes = self.encode_keys([own for own, _ in tables])
+        return [
+            frame.with_columns(pl.Series(KEY, code[frame[KEY].to_numpy()]))
+            for code, frame in zip(codes, (blobs.to_polars(rows) for _, rows in tables), strict=True)
+        ]
 
     @property
     def known_keys(self) -> pa.Table:
@@ -157,7 +164,7 @@ class BucketState:
 
     def load(self, table: str, low: int, high: int) -> list[pl.DataFrame]:
         """The pages that touch positions `low … high`, oldest first; rows outside may be in them."""
-        return [self._read(page) for page in self.pages(table) if page.low <= high and page.high >= low]
+        return self._read([p for p in self.pages(table) if p.low <= high and p.high >= low])
 
     def append(self, table: str, rows: pl.DataFrame, position: str, width: int) -> None:
         """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
@@ -180,7 +187,7 @@ class BucketState:
         """Merge the newest pages once there are many of them; what is older stays before them."""
         pile = _pile(self.pages(table))
         if len({page.generation for page in pile}) >= _FAN_IN:
-            rows = merge([self._read(page) for page in pile])
+            rows = merge(self._read(pile))
             for page in pile:
                 self._remove(page)
             self._write_all(table, rows, position, width, pile[0].generation)
@@ -203,18 +210,20 @@ class BucketState:
 
     # -- pages ------------------------------------------------------------------------------
 
-    def _read(self, page: Page) -> pl.DataFrame:
-        if page.id not in self._resident.pages:
-            stored = self._store.get(page.id)
-            if stored is None:
-                raise StateError(f"page {page.id} is listed in the directory but not stored")
-            page_keys, rows = blobs.decode(stored)
-            codes = self.encode_keys(page_keys)
-            frame = blobs.to_polars(rows)
-            self._resident.pages[page.id] = frame.with_columns(
-                pl.Series(KEY, codes[frame[KEY].to_numpy()])
-            )
-        return self._resident.pages[page.id]
+    def _read(self, pages: list[Page]) -> list[pl.DataFrame]:
+        """The pages' rows, from memory where they are remembered."""
+        memory = self._resident.pages
+        missing = [page.id for page in pages if page.id not in memory]
+        frames = self.recode([self._fetch(id) for id in missing])
+        memory.update(zip(missing, frames, strict=True))
+        return [memory[page.id] for page in pages]
+
+    def _fetch(self, id: str) -> tuple[pa.Table, pa.Table]:
+        stored = self._store.get(id)
+        if stored is None:
+            raise StateError(f"page {id} is listed in the directory but not stored")
+        page_keys, rows = blobs.decode(stored)
+        return page_keys, rows
 
     def _write_all(
         self, table: str, rows: pl.DataFrame, position: str, width: int, generation: int

@@ -96,7 +96,7 @@ class EmitChanges:
 
     def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
         # Closing only matters to windows whose last value still waits for its turn.
-        key, number = self._waiting(store, NEVER, progress.closed)
+        key, number = self._waiting(store, progress.was_closed + 1, progress.closed)
         self._put_changes(store, key, number, progress.now, put)
 
     def take_in(
