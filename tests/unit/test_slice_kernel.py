@@ -158,6 +158,23 @@ def test_retractions_of_a_key_come_first_even_when_one_of_its_windows_closes():
     table.apply(got)
 
 
+def test_a_window_that_closed_stays_closed_although_its_page_lives_on():
+    """What waited lies in one page with the next window, which closes a batch later."""
+    emission = Retracting(interval=Micros(1000))
+    host, table = KernelHost(plan_of(hopping(10), emission=emission, tolerance=50)), Changelog(["user"])
+    table.apply(host.batch([at(5), at(15), at(55)]).main)
+    table.apply(host.batch([at(6), at(16), at(56), at(62)]).main)  # all but the last wait
+    closing = host.batch([at(71)]).main  # W = 12 closes [0, 10)
+    table.apply(closing)
+    assert [(row["op"], row["window_start"]) for row in closing if row["op"] != "+I"] == [
+        ("-U", instant_of(0)),
+        ("+U", instant_of(0)),
+    ]
+    later = host.batch([]).main  # W = 21 closes [10, 20)
+    table.apply(later)
+    assert {row["window_start"] for row in later} == {instant_of(10)}
+
+
 def test_each_strategy_says_nothing_without_rows():
     for emission in STRATEGIES:
         host = KernelHost(plan_of(hopping(10, 5), emission=emission))
