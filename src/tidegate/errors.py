@@ -5,8 +5,7 @@ TidegateError
 │   ├── DurationError          a duration that is not positive or does not parse
 │   ├── ColumnNotFound         a column the events do not have
 │   ├── TypeMismatch           a column whose type the operation cannot work on
-│   ├── NotMergeable           an aggregate that cannot be built from partial results
-│   └── EmissionRefused        a strategy that cannot express what the window does
+│   └── NotMergeable           an aggregate that cannot be built from partial results
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
@@ -40,10 +39,6 @@ class TypeMismatch(PlanError, TypeError):
 
 class NotMergeable(PlanError):
     """An aggregate cannot be computed from partial results."""
-
-
-class EmissionRefused(PlanError):
-    """An emission strategy cannot express what the window may do."""
 
 
 class StartError(TidegateError):

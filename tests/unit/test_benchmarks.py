@@ -148,7 +148,6 @@ def test_the_report_is_json_and_prints():
 
 
 def test_the_chart_is_drawn_even_of_a_few_cases(tmp_path: Path):
-    pytest.importorskip("matplotlib")
     from benchmarks import chart
 
     for name, times in {"all": dict.fromkeys(catalogue(), 1), "few": {"small/spark": 1}}.items():

@@ -189,3 +189,11 @@ def test_tolerance_and_late_policy_may_change_between_runs(change):
     assert one == identity_of(logical_plan(**(BASE | change)), 4, 1)
     assert one != identity_of(logical_plan(**BASE), 8, 1)
     assert one != identity_of(logical_plan(**BASE), 4, 2)
+
+
+def test_names_that_kernels_use_are_refused():
+    schema = pa.schema([("ts", TIMESTAMP), ("__tidegate_key", pa.string())])
+    with pytest.raises(
+        PlanError, match="column '__tidegate_key': names that start with '__tidegate' are ours"
+    ):
+        Source(schema, "ts", Micros(0))

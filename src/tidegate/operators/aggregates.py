@@ -1,6 +1,6 @@
 """The aggregates that come with tidegate. A new one is a class here and a line in the public layer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -372,7 +372,10 @@ def _is_ordered(kind: pa.DataType) -> bool:
     return _is_flat(kind) and not pa.types.is_binary(kind) and not pa.types.is_null(kind)
 
 
-def _require(kind, check, message: str, result):  # type: ignore[no-untyped-def]
+def _require(
+    kind: pa.DataType | None, check: Callable[[pa.DataType], bool], message: str, result: pa.DataType
+) -> pa.DataType:
+    """The result's type, if the column's type passes the check."""
     if kind is None or not check(kind):
         raise TypeError(message)
     return result

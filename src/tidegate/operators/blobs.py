@@ -36,12 +36,17 @@ def encode(tables: Sequence[pa.Table]) -> bytes:
 
 def decode(blob: bytes) -> list[pa.Table]:
     """The tables of a blob that `encode` wrote."""
-    if not blob or blob[0] != VERSION:
-        found = blob[0] if blob else "nothing"
-        raise StateError(f"stored in format {found}, but this version reads format {VERSION}")
+    check_version(blob)
     if len(blob) < _LENGTH.size:
         raise StateError(f"stored table is cut short after {len(blob)} bytes")
     return list(_tables(memoryview(blob), _LENGTH.size))
+
+
+def check_version(stored: bytes) -> None:
+    """Refuse bytes that another format wrote."""
+    if not stored or stored[0] != VERSION:
+        found = stored[0] if stored else "nothing"
+        raise StateError(f"stored in format {found}, but this version reads format {VERSION}")
 
 
 def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:

@@ -70,6 +70,9 @@ class Outcome:
 class Kernel(Protocol):
     """One operator: how its rows are packed, how its state moves, when it wants to be woken."""
 
+    #: The channels `step` takes; parcels of others pass by.
+    inputs: frozenset[str]
+
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
         """Parcels for the buckets, from rows of the operator's input schema."""
         ...

@@ -32,6 +32,8 @@ _PARTIALS, _ROWS = "partials", "__tidegate_rows"
 class SliceKernel:
     """Windows over slices, for one logical plan."""
 
+    inputs = frozenset({_PARTIALS})
+
     def __init__(self, plan: Emit) -> None:
         window = plan.input.input
         self.time = window.input.input.time

@@ -4,9 +4,9 @@ Pages are written once and never changed, so a copy kept in the worker's memory 
 the directory still lists its id. Ids carry a random part: a page of an attempt that failed is
 never mistaken for the one that was committed.
 
-A batch only writes what it brought (a small page per time range) and reads what falls due. Pages
-that pile up in one range are merged, but never a big one with a few small ones, so a row is
-rewritten a logarithmic number of times.
+A batch only writes what it brought (a small page per time range) and reads what falls due. The
+newest pages are merged once there are many, but never a big one with a few small ones, so a row is
+rewritten a logarithmic number of times. Order is kept: later pages overrule earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 from tidegate.errors import StateError
 from tidegate.operators import blobs, keys
 
-#: The column of key codes. Users' columns never start like this.
+#: The column of key codes.
 KEY = "__tidegate_key"
 _DIRECTORY = "directory"
 _FAN_IN = 8
@@ -76,10 +76,7 @@ class Directory:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Directory:
-        if data[0] != blobs.VERSION:
-            raise StateError(
-                f"stored in format {data[0]}, but this version reads format {blobs.VERSION}"
-            )
+        blobs.check_version(data)
         fields = json.loads(data[1:])
         return cls(**{**fields, "pages": [Page(**page) for page in fields["pages"]]})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,9 @@ OP = pa.field("op", pa.string())
 ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
 LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
 MAIN, ERROR_CHANNEL = "main", "errors"
+
+#: Kernels put columns of their own beside users' columns; these never meet.
+RESERVED_PREFIX = "__tidegate"
 
 #: Names that channels cannot have: they mean something else where sinks are given.
 RESERVED_CHANNELS = (MAIN, ERROR_CHANNEL, "checkpoint", "trigger", "name", "buckets")
@@ -49,6 +52,9 @@ class Source:
     columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        for name in self.row_schema.names:
+            if name.startswith(RESERVED_PREFIX):
+                raise PlanError(f"column {name!r}: names that start with {RESERVED_PREFIX!r} are ours")
         field = field_of(self.row_schema, self.time, "event time")
         if not pa.types.is_timestamp(field.type):
             raise TypeMismatch(
@@ -211,13 +217,6 @@ class Emit:
 
 
 N = TypeVar("N", bound=Node)
-
-
-def ancestors(node: Node) -> Iterator[Node]:
-    """The node and everything below it."""
-    yield node
-    for child in node.inputs:
-        yield from ancestors(child)
 
 
 def with_input(node: N, child: Node) -> N:

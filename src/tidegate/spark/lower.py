@@ -94,7 +94,7 @@ def _instant(time: Column, source: Source) -> Column:
 
 
 def _merge_stream(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
-    processor = KernelProcessor(kernel, uuid.uuid4().hex, plan, frozenset({"partials"}))
+    processor = KernelProcessor(kernel, uuid.uuid4().hex, plan)
     return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
 
 
@@ -103,8 +103,8 @@ def _merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
 
     def merge(group: pa.Table) -> pa.Table:
         rows = [Parcel(**row) for row in group.to_pylist()]
-        own = [row for row in rows if row.channel == "partials"]
-        out = [row for row in rows if row.channel != "partials"]
+        own = [row for row in rows if row.channel in kernel.inputs]
+        out = [row for row in rows if row.channel not in kernel.inputs]
         state = BucketState(MemoryPages(), plan)
         for inputs, watermark in ((own, None), ([], _END_OF_TIME)):
             out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)

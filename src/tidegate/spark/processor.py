@@ -42,11 +42,10 @@ class MapStatePages:
 class KernelProcessor(StatefulProcessor):
     """Loads a bucket's state, lets the kernel step, stores the state, sets one timer."""
 
-    def __init__(self, kernel: Kernel, operator: str, plan: str, inputs: frozenset[str]) -> None:
+    def __init__(self, kernel: Kernel, operator: str, plan: str) -> None:
         self._kernel = kernel
         self._operator = operator
         self._plan = plan
-        self._inputs = inputs
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -55,7 +54,7 @@ class KernelProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         own = []
         for row in rows:
-            if row["channel"] in self._inputs:
+            if row["channel"] in self._kernel.inputs:
                 own.append(Parcel(row["bucket"], row["channel"], row["rows"], row["blob"]))
             else:
                 yield row  # not ours: a side output or a count of an earlier stage passes through

@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
@@ -16,7 +16,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
-def _arrow_type(kind) -> pa.DataType:  # type: ignore[no-untyped-def]
+def _arrow_type(kind: DataType) -> pa.DataType:
     try:
         return to_arrow_type(kind, timezone="UTC")
     except (PySparkException, TypeError):
