@@ -27,6 +27,8 @@ _TUNED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "4g",
+    # On few cores the collector should not run beside the work.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
