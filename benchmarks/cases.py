@@ -9,7 +9,7 @@ from typing import Literal
 from benchmarks.data import Dataset, Preloaded, Skewed
 
 Engine = Literal["spark", "tidegate", "per-key"]
-Emission = Literal["on_watermark", "changelog"]
+Emission = Literal["on_watermark", "on_window_close", "changelog"]
 
 #: The span of 5 M events, in seconds of event time.
 SPAN = 440
@@ -29,6 +29,19 @@ class Window:
     size: int
     slide: int
 
+    @property
+    def copies(self) -> int:
+        """How many windows hold an event."""
+        return self.size // self.slide
+
+
+@dataclass(frozen=True)
+class Session:
+    """The gap in seconds."""
+
+    gap: int
+    copies: int = 1
+
 
 @dataclass(frozen=True)
 class Case:
@@ -37,7 +50,7 @@ class Case:
     workload: str
     engine: Engine
     dataset: Dataset
-    window: Window
+    window: Window | Session
     #: Steady batches are those after this many, as far as they have the full number of rows.
     warmup: int
     rows: int
@@ -55,12 +68,15 @@ class Case:
 TUMBLING = Window(10, 10)
 WINDOWS = {"tumbling": TUMBLING, "hopping-60-10": Window(60, 10), "hopping-60-1": Window(60, 1)}
 HOUR = Window(3600, 3600)
+SESSION = Session(10)
+#: Live sessions by the name of the workload.
+GROWTH = {"sessions-100k": 100_000, "sessions-1m": 1_000_000, "sessions-5m": 5_000_000}
 
 
 def catalogue(quick: bool = False) -> dict[str, Case]:
     """All cases by name, in the order they run; `quick` takes a tenth of the data."""
     scale = 10 if quick else 1
-    makers = (_windows, _bulk, _per_key, _small, _state)
+    makers = (_windows, _bulk, _per_key, _small, _state, _sessions, _sessions_per_key, _growth)
     return {case.name: case for make in makers for case in make(scale)}
 
 
@@ -122,3 +138,36 @@ def _state(scale: int) -> Iterator[Case]:
                 emission=emission,
                 complete=False,
             )
+
+
+def _sessions(scale: int) -> Iterator[Case]:
+    data = _events(scale, 10, 500_000)
+    for engine in ("spark", "tidegate"):
+        yield Case(
+            "session", engine, data, SESSION, warmup=1, rows=data.rows, emission="on_window_close"
+        )
+    yield Case(
+        "session", "tidegate", data, SESSION, 1, data.rows, emission="changelog", variant="-changelog"
+    )
+
+
+def _sessions_per_key(scale: int) -> Iterator[Case]:
+    data = _events(scale, 3, 500_000)
+    for engine in ("per-key", "tidegate"):
+        yield Case("session-slice", engine, data, SESSION, warmup=1, rows=data.rows)
+
+
+def _growth(scale: int) -> Iterator[Case]:
+    """More and more live sessions, the same input."""
+    for name, live in GROWTH.items():
+        data = Preloaded(live // scale, 100_000 // scale, 200_000 // scale, 20_000 // scale, measured=20)
+        yield Case(
+            name,
+            "tidegate",
+            data,
+            Session(3600),
+            warmup=data.load_batches + 4,
+            rows=data.rows,
+            emission="changelog",
+            complete=False,
+        )

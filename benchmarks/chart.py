@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import WINDOWS
+from benchmarks.cases import GROWTH, WINDOWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +22,9 @@ def draw(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     results = {result["case"]: result for result in report["results"]}
-    figure, axes = pyplot.subplots(2, 3, figsize=(16, 9), layout="constrained")
-    for panel, axis in zip((_windows, _bulk, _slice, _small, _state, _memory), axes.flat, strict=True):
+    panels = (_windows, _bulk, _per_key, _small, _state, _memory, _sessions, _growth)
+    figure, axes = pyplot.subplots(2, 4, figsize=(21, 9), layout="constrained")
+    for panel, axis in zip(panels, axes.flat, strict=True):
         panel(axis, results)
         if not axis.patches:
             axis.set_axis_off()
@@ -46,10 +47,23 @@ def _bulk(axis: Axes, results: Results) -> None:
     axis.set(title="Large batches", ylabel="million events per second")
 
 
-def _slice(axis: Axes, results: Results) -> None:
-    names = ["slice/per-key", "slice/tidegate"]
+def _per_key(axis: Axes, results: Results) -> None:
+    names = [
+        f"{name}/{engine}" for name in ("slice", "session-slice") for engine in ("per-key", "tidegate")
+    ]
     _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
-    axis.set(title="Tumbling window in Python, per key and packed", ylabel="events per second")
+    axis.set(title="Windows in Python, per key and packed", ylabel="events per second")
+
+
+def _sessions(axis: Axes, results: Results) -> None:
+    names = ["session/spark", "session/tidegate", "session/tidegate-changelog"]
+    _bars(axis, results, names, lambda result: result["steady"]["mean_ms"] / 1000)
+    axis.set(title="Sessions, steady micro-batch", ylabel="seconds")
+
+
+def _growth(axis: Axes, results: Results) -> None:
+    _bars(axis, results, [f"{name}/tidegate" for name in GROWTH], lambda r: r["steady"]["mean_ms"])
+    axis.set(title="More live sessions, same input", ylabel="milliseconds per batch")
 
 
 def _small(axis: Axes, results: Results) -> None:

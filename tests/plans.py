@@ -10,7 +10,7 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.nodes import TIMESTAMP, Aggregation, Emit, KeyBy, Source, WindowBy
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
-from tidegate.plan.windows import Hopping
+from tidegate.plan.windows import Hopping, Session, Window
 
 SECOND = 1_000_000
 SCHEMA = pa.schema(
@@ -23,6 +23,8 @@ SCHEMA = pa.schema(
         ("note", pa.string()),
     ]
 )
+#: With a column that can be each row's own gap.
+WITH_IDLE = SCHEMA.append(pa.field("idle", pa.duration("us")))
 ROWS = (("n", a.Count(None)),)
 ON_WATERMARK, DROP = OnWatermark(), Drop()
 
@@ -32,8 +34,13 @@ def hopping(size: int, slide: int | None = None, offset: int = 0) -> Hopping:
     return Hopping(Micros(size), Micros(slide or size), Micros(offset))
 
 
+def session(gap: int | str, max_length: int | None = None) -> Session:
+    """Sessions with one gap in microseconds, or with the column of that name."""
+    return Session(gap if isinstance(gap, str) else Micros(gap), max_length and Micros(max_length))
+
+
 def logical_plan(
-    window: Hopping,
+    window: Window,
     aggregates: Sequence[tuple[str, Aggregate]] = ROWS,
     *,
     keys: Sequence[str] = ("user",),
@@ -50,7 +57,7 @@ def logical_plan(
 
 
 def plan_of(
-    window: Hopping, aggregates: Sequence[tuple[str, Aggregate]] = ROWS, **options: object
+    window: Window, aggregates: Sequence[tuple[str, Aggregate]] = ROWS, **options: object
 ) -> Emit:
     """A plan as it runs: optimized."""
     return optimize(logical_plan(window, aggregates, **options))

@@ -1,4 +1,4 @@
-"""Behaviour of windows as transcripts: run on the kernel here, and on Spark in tests/spark.
+"""Behaviour of tumbling and hopping windows as transcripts.
 
 Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
 """

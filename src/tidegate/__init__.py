@@ -19,7 +19,7 @@ from tidegate.api.aggregates import (
     var,
 )
 from tidegate.api.events import events
-from tidegate.api.windows import hopping, tumbling
+from tidegate.api.windows import hopping, session, tumbling
 from tidegate.plan.aggregate import Aggregate
 from tidegate.spark.session import local_spark
 
@@ -42,6 +42,7 @@ __all__ = [
     "median",
     "min",
     "quantile",
+    "session",
     "sinks",
     "stddev",
     "sum",

@@ -5,11 +5,13 @@ TidegateError
 │   ├── DurationError          a duration that is not positive or does not parse
 │   ├── ColumnNotFound         a column the events do not have
 │   ├── TypeMismatch           a column whose type the operation cannot work on
-│   └── NotMergeable           an aggregate that cannot be built from partial results
+│   ├── NotMergeable           an aggregate that cannot be built from partial results
+│   └── EmissionRefused        a strategy that cannot say what the windows do
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   └── SessionError           the Spark session lacks something that cannot be set from here
+├── SinkError                  a table that cannot take what it is given, or must not
 └── StateError                 stored state that must not be read as if it were ours
 """
 
@@ -41,6 +43,10 @@ class NotMergeable(PlanError):
     """An aggregate cannot be computed from partial results."""
 
 
+class EmissionRefused(PlanError):
+    """An emission strategy cannot express what happens to the windows below it."""
+
+
 class StartError(TidegateError):
     """The query cannot start."""
 
@@ -55,6 +61,10 @@ class CheckpointMismatch(StartError):
 
 class SessionError(StartError):
     """The Spark session cannot run the query as it is."""
+
+
+class SinkError(TidegateError):
+    """A table cannot take the rows of a channel; nothing of the batch has been written."""
 
 
 class StateError(TidegateError):

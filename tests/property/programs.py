@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
 
-from tests.plans import SCHEMA, plan_of
+from tests.plans import WITH_IDLE, plan_of
 from tidegate.operators import aggregates as a
 from tidegate.operators import keys as kernel_keys
 from tidegate.plan.aggregate import Aggregate
@@ -27,7 +28,7 @@ from tidegate.plan.policies import (
     SideOutput,
 )
 from tidegate.plan.time import Micros
-from tidegate.plan.windows import Hopping
+from tidegate.plan.windows import Hopping, Session, Window
 from tidegate.testing import BatchResult, KernelHost, Oracle, differences, text
 from tidegate.testing.table import Row, instant_of, micros_of, to_arrow
 
@@ -94,7 +95,9 @@ class Program:
         source = self.plan.input.input.input.input
         lines = [f"{node.label()}" for node in (self.plan, *_below(self.plan))]
         for number, step in enumerate(self.steps):
-            shown = [{**row, "ts": _micros(row["ts"])} for row in step.rows]
+            shown = [
+                {**row, "ts": _micros(row["ts"]), "idle": _length(row["idle"])} for row in step.rows
+            ]
             marks = f"pause={step.pause} worker={step.worker} packs={step.packs}"
             marks += " restart" * step.restart + " fails_first" * step.fails_first
             lines.append(f"-- batch {number}: {marks}\n{text(shown)}")
@@ -107,6 +110,18 @@ def windows(draw: st.DrawFn, longest: int = 40) -> Hopping:
     size = draw(st.integers(1, longest))
     slide = draw(st.one_of(st.just(size), st.integers(1, longest)))
     return Hopping(Micros(size), Micros(slide), Micros(draw(st.integers(-50, 50))))
+
+
+@st.composite
+def sessions(draw: st.DrawFn, longest: int = 40) -> Session:
+    """One gap for all rows, or each row's own; of any length, or cut."""
+    gap = draw(st.one_of(st.integers(1, longest).map(Micros), st.just("idle")))
+    limit = draw(st.one_of(st.none(), st.none(), st.integers(1, 3 * longest).map(Micros)))
+    return Session(gap, limit)
+
+
+#: Both kinds, for rules that hold for either.
+KINDS: dict[str, st.SearchStrategy[Window]] = {"hopping": windows(), "session": sessions()}
 
 
 @st.composite
@@ -128,6 +143,7 @@ def rows(times: st.SearchStrategy[int | None]) -> st.SearchStrategy[Row]:
         st.one_of(st.none(), st.integers(-20, 20).map(lambda half: half / 2)),
         st.one_of(st.none(), st.integers(-5, 5)),
         st.sampled_from(["x", "y", "zz", None]),
+        st.sampled_from([1, 2, 5, 5, 9, 9, 14, 30, 60, 0, -3, None]),
     ).map(_row)
 
 
@@ -158,17 +174,22 @@ def programs(
     late: LatePolicy,
     pool: Sequence[Aggregate] = AGGREGATES,
     *,
+    window: st.SearchStrategy[Window] = KINDS["hopping"],
     trouble: bool = True,
     counted: bool = True,
 ) -> Program:
+    chosen = draw(window)
+    # Sessions with lateness and plain rows are refused.
+    strict = isinstance(chosen, Session) and isinstance(emission, OnWatermark)
     plan = plan_of(
-        draw(windows()),
+        chosen,
         draw(aggregates(pool, counted)),
         keys=draw(st.sampled_from([(), ("user",), ("shop",), ("user", "shop")])),
         emission=emission,
         late=late,
-        lateness=draw(st.sampled_from([0, 0, 1, 7, 30, 60])),
+        lateness=0 if strict else draw(st.sampled_from([0, 0, 1, 7, 30, 60])),
         tolerance=draw(st.sampled_from([0, 5, 40])),
+        schema=WITH_IDLE,
     )
     return Program(plan, draw(steps(trouble=trouble)), draw(st.integers(1, 4)) if trouble else 1)
 
@@ -219,7 +240,7 @@ def assert_same(program: Program, expected: list[BatchResult], actual: list[Batc
 def bucket_of(program: Program) -> Callable[[Row], int]:
     """Where a row's key lives; windows that wait for their turn are only heard when that one is."""
     keys = program.plan.input.input.input.keys
-    schema = pa.schema([SCHEMA.field(name) for name in keys])
+    schema = pa.schema([WITH_IDLE.field(name) for name in keys])
     cache: dict[Any, int] = {}
 
     def bucket(row: Row) -> int:
@@ -233,12 +254,18 @@ def bucket_of(program: Program) -> Callable[[Row], int]:
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    time, *rest = values
-    return dict(zip(SCHEMA.names, [None if time is None else instant_of(time), *rest], strict=True))
+    time, *rest, idle = values
+    instant = None if time is None else instant_of(time)
+    gap = None if idle is None else timedelta(microseconds=idle)
+    return dict(zip(WITH_IDLE.names, [instant, *rest, gap], strict=True))
 
 
 def _micros(time: Any) -> Any:
     return None if time is None else micros_of(time)
+
+
+def _length(gap: timedelta | None) -> int | None:
+    return None if gap is None else gap // timedelta(microseconds=1)
 
 
 def _below(node: Any) -> list[Any]:

@@ -1,70 +1,94 @@
 """Streams that take rows back: at each batch boundary they stand for exactly the current results."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property import programs as p
-from tidegate.plan.policies import Retracting
+from tidegate.plan.policies import OnWindowClose, Retracting
 from tidegate.plan.time import Micros
 from tidegate.testing import Changelog, KernelHost, Oracle
 from tidegate.testing.results import BatchResult, frozen, row_differences
 
 IMMEDIATE = {name: p.STRATEGIES[name] for name in ("on_update", "changelog")}
+POLICIES = st.sampled_from(list(p.POLICIES.values()))
+EVERY_KIND = pytest.mark.parametrize("window", p.KINDS.values(), ids=p.KINDS)
 
 
-def current(seen, oracle):
-    """The results of all windows so far: a closed one keeps its last value."""
-    for row in oracle.results():
-        identity = tuple(frozen(row[name]) for name in (*oracle.keys, "window_start"))
-        seen[identity] = row
-    return list(seen.values())
+class Truth:
+    """The results of all windows so far: those that closed, and those of open ones as they stand."""
+
+    def __init__(self, program: p.Program) -> None:
+        self.oracle = Oracle(replace(program.plan, emission=OnWindowClose()))
+        self.closed = []
+
+    def batch(self, rows, watermark):
+        self.closed += self.oracle.batch(rows, watermark).main
+        return [*self.closed, *self.oracle.results()]
 
 
+def assert_same_table(program, expected, actual):
+    tables = ([row | {"op": None} for row in table] for table in (expected, actual))
+    assert not row_differences(program.plan, "main", *tables)
+
+
+@EVERY_KIND
 @pytest.mark.parametrize("emission", IMMEDIATE.values(), ids=IMMEDIATE)
 @given(data=st.data())
-def test_the_table_at_each_batch_boundary_is_the_set_of_current_results(emission, data):
-    late = data.draw(st.sampled_from(list(p.POLICIES.values())))
-    program = data.draw(p.programs(emission, late))
-    oracle = Oracle(program.plan)
-    table, seen = Changelog(oracle.keys), {}
-    marks = p.watermarks(program)
+def test_the_table_at_each_batch_boundary_is_the_set_of_current_results(emission, window, data):
+    program = data.draw(p.programs(emission, data.draw(POLICIES), window=window))
+    truth, table = Truth(program), Changelog(program.plan.input.input.input.keys)
     steps = (*program.steps, p.Step([]))
-    for step, watermark, got in zip(steps, marks, p.run_kernel(program), strict=True):
-        live = table.apply(got.main)
-        oracle.batch(step.rows, watermark)
-        expected = [row | {"op": None} for row in current(seen, oracle)]
-        actual = [row | {"op": None} for row in live]
-        assert not row_differences(program.plan, "main", expected, actual)
+    for step, watermark, got in zip(steps, p.watermarks(program), p.run_kernel(program), strict=True):
+        assert_same_table(program, truth.batch(step.rows, watermark), table.apply(got.main))
 
 
+@EVERY_KIND
 @given(data=st.data())
-def test_a_periodic_stream_balances_and_ends_with_the_last_value_of_each_window(data):
+def test_a_periodic_stream_balances_and_ends_with_the_last_value_of_each_window(window, data):
     emission = Retracting(interval=Micros(data.draw(st.sampled_from([1, 10, 25, 500]))))
-    program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
-    oracle, host = Oracle(program.plan), KernelHost(program.plan, buckets=program.buckets)
-    table, seen, spoken = Changelog(oracle.keys), {}, {}
+    program = data.draw(p.programs(emission, data.draw(POLICIES), window=window))
+    host = KernelHost(program.plan, buckets=program.buckets)
+    truth, turns = Truth(program), Turns(program)
+    table = Changelog(turns.keys)
     for step, watermark in zip(program.steps, p.watermarks(program), strict=False):
         host.now += step.pause
         result = host.batch(step.rows, worker=step.worker)
-        oracle.batch(step.rows, watermark)
-        check_turns(program, result, spoken, host.now, emission.interval)
+        turns.check(result, host.now)
         table.apply(result.main)
-        current(seen, oracle)
+        truth.batch(step.rows, watermark)
     table.apply(host.end().main)
-    expected = [row | {"op": None} for row in seen.values()]
-    actual = [row | {"op": None} for row in table.rows]
-    assert not row_differences(program.plan, "main", expected, actual)
+    assert_same_table(program, truth.batch([], 1 << 60), table.rows)
 
 
-def check_turns(program, result: BatchResult, spoken, now, interval):
-    """No window that is still open speaks twice within an interval."""
-    window = program.plan.input.input
-    for row in result.main:
-        keys = [frozen(row[name]) for name in window.input.keys]
-        identity = (*keys, row["window_start"])
-        closes_at = p.micros_of(row["window_end"]) + window.lateness
-        still_open = result.watermark is None or result.watermark < closes_at
-        if row["op"].startswith("+"):
-            assert not (still_open and now < spoken.get(identity, -interval) + interval)
-            spoken[identity] = now
+class Turns:
+    """No row is taken back within an interval of going out, unless its window closes."""
+
+    def __init__(self, program: p.Program) -> None:
+        window = program.plan.input.input
+        self.keys, self.lateness = window.input.keys, window.lateness
+        self.interval = program.plan.emission.interval
+        self.went_out = {}
+
+    def check(self, result: BatchResult, now: int) -> None:
+        put_out = [row for row in result.main if row["op"].startswith("+")]
+        for row in result.main:
+            if row["op"].startswith("-"):
+                since = self.went_out.pop(self.identity(row))
+                followers = [new for new in put_out if self.goes_on_in(row, new)]
+                assert now >= since + self.interval or any(self.closes(new, result) for new in followers)
+        for row in put_out:
+            self.went_out[self.identity(row)] = now
+
+    def identity(self, row):
+        return tuple(frozen(row[name]) for name in (*self.keys, "window_start", "window_end"))
+
+    def goes_on_in(self, row, new):
+        of_one_key = all(frozen(row[name]) == frozen(new[name]) for name in self.keys)
+        return of_one_key and new["window_start"] <= row["window_start"] < new["window_end"]
+
+    def closes(self, row, result):
+        closed = p.micros_of(row["window_end"]) + self.lateness
+        return result.watermark is not None and closed <= result.watermark

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plans import plan_of
+from tests.plans import WITH_IDLE, plan_of
 from tests.property import programs as p
 from tidegate.plan.nodes import Emit
 from tidegate.plan.policies import Retracting
@@ -17,11 +17,16 @@ from tidegate.testing.table import Row, instant_of
 TOLERANCE = 30
 
 
+#: How far rows may run ahead. A session that ends at W has closed before a row at W itself comes,
+#: which would have touched it in one batch with it: there rows must stay behind that.
+AHEAD = {"hopping": TOLERANCE, "session": TOLERANCE - 1}
+
+
 @st.composite
-def orderly_rows(draw) -> list[Row]:
+def orderly_rows(draw, most_ahead: int) -> list[Row]:
     """Rows out of order by no more than the tolerance: none can be late, wherever the cuts are."""
     steady = sorted(draw(st.lists(st.integers(-100, 300), max_size=25)))
-    ahead = [draw(st.integers(0, TOLERANCE)) for _ in steady]
+    ahead = [draw(st.integers(0, most_ahead)) for _ in steady]
     rows = [draw(p.rows(st.just(0))) for _ in steady]
     return [
         row | {"ts": instant_of(time + more)}
@@ -64,17 +69,19 @@ def settled(plan: Emit, batches: list[list[Row]]) -> list[Row]:
     return [row for batch in batches for row in batch]
 
 
+@pytest.mark.parametrize("kind", p.KINDS)
 @pytest.mark.parametrize("emission", p.STRATEGIES.values(), ids=p.STRATEGIES)
 @given(data=st.data())
-def test_cuts_do_not_change_what_is_finally_emitted(emission, data):
+def test_cuts_do_not_change_what_is_finally_emitted(emission, kind, data):
     plan = plan_of(
-        data.draw(p.windows()),
+        data.draw(p.KINDS[kind]),
         data.draw(p.aggregates([*p.AGGREGATES, *p.BY_ARRIVAL])),
         keys=data.draw(st.sampled_from([(), ("user",), ("user", "shop")])),
         emission=emission,
         tolerance=TOLERANCE,
+        schema=WITH_IDLE,
     )
-    rows = data.draw(orderly_rows())
+    rows = data.draw(orderly_rows(AHEAD[kind]))
     one = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
     other = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
     assert not row_differences(plan, "main", one, other)

@@ -94,6 +94,7 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
 
 
 @EVERY_STRATEGY
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_reordering_rows_inside_a_batch_changes_nothing(emission, data):
     program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
@@ -115,6 +116,7 @@ def test_all_rows_at_once_give_the_final_answer(emission, data):
 
 
 @EVERY_STRATEGY
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_nothing_is_stored_once_the_watermark_has_passed_everything(emission, data):
     program = data.draw(p.programs(emission, Drop()))

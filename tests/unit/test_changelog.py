@@ -102,6 +102,16 @@ def test_what_nobody_could_apply_is_refused(batch, complaint):
     assert complaint in str(error.value)
 
 
+def test_a_session_that_grew_updates_the_row_within_it():
+    table = Changelog(["user"])
+    table.apply([row("+I", start=5), row("+I", start=9)])
+    grown = row("+U", n=3, start=4) | {"window_end": row("", start=9)["window_end"]}
+    assert table.apply([row("-U", start=5), row("-D", start=9), grown]) == [plain(grown)]
+    elsewhere = row("+U", start=20)
+    with pytest.raises(IllegalChange, match="updates nothing that this batch took back"):
+        table.apply([grown | {"op": "-U"}, elsewhere])
+
+
 def test_other_keys_may_come_in_any_order():
     table = Changelog(["user"])
     table.apply([row("+I"), row("+I", "b")])

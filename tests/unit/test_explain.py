@@ -3,9 +3,9 @@
 import pytest
 
 from tests.golden import assert_golden
-from tests.plans import ROWS, SECOND, hopping, plan_of
+from tests.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
 from tidegate.operators import aggregates as a
-from tidegate.operators.slices import SliceKernel
+from tidegate.operators.kernels import kernel_of
 from tidegate.plan.explain import render_logical, render_stages
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
@@ -29,11 +29,23 @@ PLANS = {
     "gaps_final": plan_of(
         hopping(4 * SECOND, 10 * SECOND), emission=OnWindowClose(final=True), lateness=SECOND
     ),
+    "session_changelog": plan_of(
+        session(600 * SECOND),
+        (*ROWS, ("spend", a.Sum("price"))),
+        emission=Retracting(before="-D", after="+I"),
+        lateness=60 * SECOND,
+    ),
+    "session_own_gaps_cut_with_side_output": plan_of(
+        session("idle", max_length=86_400 * SECOND),
+        keys=(),
+        late=SideOutput("late"),
+        schema=WITH_IDLE,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_explain_themselves(name):
     plan = PLANS[name]
-    physical = render_stages(SliceKernel(plan).stages())
+    physical = render_stages(kernel_of(plan).stages())
     assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

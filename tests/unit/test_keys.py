@@ -29,11 +29,31 @@ def test_several_columns_are_one_key():
 
 
 def test_known_keys_keep_their_codes_when_others_follow():
-    known, before = keys.encode(table_of(a=[3, 1, None], b=["x", "y", "x"]))
-    merged, (first, second) = keys.concat([known, table_of(a=[1, 9, None], b=["y", "x", "x"])])
-    assert first.tolist() == before.tolist() == [0, 1, 2]
-    assert second.tolist() == [1, 3, 2]
-    assert merged.num_rows == 4
+    index = keys.KeyIndex()
+    (before,) = index.codes_of([table_of(a=[3, 1, None], b=["x", "y", "x"])])
+    first, second = index.codes_of(
+        [table_of(a=[1, 9, None], b=["y", "x", "x"]), table_of(a=[9, 3], b=["x", "x"])]
+    )
+    assert before.tolist() == [0, 1, 2]
+    assert (first.tolist(), second.tolist()) == ([1, 3, 2], [3, 0])
+    assert index.table.to_pylist()[3] == {"a": 9, "b": "x"}
+
+
+def test_keys_whose_hashes_collide_stay_apart(monkeypatch):
+    monkeypatch.setattr(keys, "hash_columns", lambda table: np.zeros(table.num_rows, dtype=np.uint64))
+    index = keys.KeyIndex()
+    (some,) = index.codes_of([table_of(k=["a", "b", None])])
+    (more,) = index.codes_of([table_of(k=["c", None, "a", "d", "b"])])
+    assert (some.tolist(), more.tolist()) == ([0, 1, 2], [3, 2, 0, 4, 1])
+
+
+def test_an_index_that_grows_in_many_steps_finds_every_key_again():
+    index, names = keys.KeyIndex(), [f"user-{i}" for i in range(500)]
+    for low in range(0, 500, 7):
+        index.codes_of([table_of(k=names[max(0, low - 3) : low + 7])])
+    (codes,) = index.codes_of([table_of(k=names[::-1])])
+    assert codes.tolist() == list(range(len(names)))[::-1]
+    assert index.table.column("k").to_pylist() == names
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from tests.unit.windows import final_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, COUNTERS, Clock
-from tidegate.operators.slices import BROKEN, SliceKernel
+from tidegate.operators.slices import SliceKernel
 from tidegate.operators.state import BucketState, MemoryPages
+from tidegate.operators.windowed import BROKEN
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Changelog, KernelHost
@@ -265,6 +266,18 @@ def test_every_row_in_is_accounted_for():
         "late_dropped": 1,
         "late_reassigned": 1,
     }
+
+
+@pytest.mark.parametrize("policy", [SideOutput("late"), Reassign(Micros(FOREVER))], ids=str)
+def test_a_row_in_a_gap_is_not_carried_with_late_ones(policy):
+    host = KernelHost(plan_of(hopping(4, 10), late=policy))
+    host.batch([at(51)])
+    got = host.batch([at(1), at(5)])
+    assert (got.counts["late_rows"], got.counts["unassigned"]) == (1, 1)
+    if isinstance(policy, SideOutput):
+        assert [row["ts"] for row in got.channels["late"]] == [instant_of(1)]
+    else:
+        assert [row["n"] for row in host.end().main] == [2]
 
 
 @pytest.mark.parametrize("policy", [SideOutput("late"), Reassign(Micros(5))], ids=str)

@@ -22,8 +22,9 @@ TABLE, PLACE = "slices", "at"
 def put(state: BucketState, entries: list[tuple[str, int, int]], width: int = 4) -> None:
     """Append (key, position, value) entries."""
     names, places, values = zip(*entries, strict=True)
-    (codes,) = state.encode_keys([pa.table({"k": pa.array(names)})])
-    state.append(TABLE, pl.DataFrame({KEY: codes, PLACE: list(places), "v": list(values)}), PLACE, width)
+    rows = pa.table({KEY: pa.array(range(len(names)), pa.int32()), PLACE: places, "v": values})
+    (coded,) = state.recode([(pa.table({"k": pa.array(names)}), rows)])
+    state.append(TABLE, coded, PLACE, width)
 
 
 def entries(state: BucketState, low: int = -(10**9), high: int = 10**9) -> list[tuple[str, int, int]]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of
+from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import Retracting
 from tidegate.testing import BatchResult, KernelHost, Oracle, differences, rows, text
@@ -83,6 +83,23 @@ def test_instants_and_micros_are_inverse():
 
 def test_broken_rows_as_json():
     assert as_json({"ts": None, "user": "ann", "price": 9.0}) == '{"user":"ann","price":9.0}'
+    assert as_json({"ts": at("1.5"), "d": date(2024, 5, 1), "m": Decimal("1.20")}) == (
+        '{"ts":"2024-05-01T12:00:01.500Z","d":"2024-05-01","m":"1.20"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (timedelta(0), "0 00:00:00"),
+        (timedelta(seconds=90_061, milliseconds=500), "1 01:01:01.5"),
+        (timedelta(seconds=10), "0 00:00:10"),
+        (timedelta(seconds=-1.5), "-0 00:00:01.5"),
+        (timedelta(microseconds=1), "0 00:00:00.000001"),
+    ],
+)
+def test_intervals_as_json_are_those_of_spark(value, shown):
+    assert as_json({"idle": value}) == f"""{{"idle":"INTERVAL '{shown}' DAY TO SECOND"}}"""
 
 
 # -- the watermark --------------------------------------------------------------------------------
@@ -122,6 +139,20 @@ def test_a_row_with_all_windows_closed_is_late_and_one_with_some_open_is_not():
     got = oracle.batch([{"ts": instant_of(9)}, {"ts": instant_of(3)}], 10)
     assert got.counts == {"rows_in": 2, "late_rows": 1, "late_dropped": 1}
     assert [micros_of(row["window_start"]) for row in oracle.results()] == [4, 8]
+
+
+def test_the_oracle_joins_sessions_and_judges_late_rows_after_that():
+    oracle = Oracle(plan_of(session(10), keys=()))
+    oracle.batch([{"ts": instant_of(30)}], None)
+    got = oracle.batch([{"ts": instant_of(time)} for time in (22, 14, 12, 3)], 35)
+    assert got.counts == {"rows_in": 4}
+    got = oracle.batch([{"ts": instant_of(time)} for time in (2, 31)], 38)
+    assert got.counts == {"rows_in": 2}
+    [row] = oracle.results()
+    assert (micros_of(row["window_start"]), micros_of(row["window_end"]), row["n"]) == (2, 41, 7)
+    got = oracle.batch([{"ts": instant_of(time)} for time in (0, 30)], 41)
+    assert got.counts == {"rows_in": 2, "late_rows": 2, "late_dropped": 2}
+    assert (oracle.results(), got.main) == ([], [row])
 
 
 # -- mistakes are noticed -------------------------------------------------------------------------

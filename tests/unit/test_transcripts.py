@@ -1,14 +1,15 @@
-"""The transcripts on the kernel, restarts included; and wrong transcripts are noticed."""
+"""The transcripts on kernels, restarts included; and wrong transcripts are noticed."""
 
 from dataclasses import replace
 
 import pytest
 
+from tests.session_transcripts import SESSIONS
 from tests.transcripts import TRANSCRIPTS
 from tidegate.testing import KernelHost, Oracle, Transcript, run
 from tidegate.testing.table import micros_of
 
-EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
+EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", [*TRANSCRIPTS, *SESSIONS], ids=lambda t: t.name)
 
 
 @EVERY_TRANSCRIPT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.connectors import Sink
 from tidegate.errors import PlanError
-from tidegate.operators.slices import SliceKernel
+from tidegate.operators.kernels import kernel_of
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.explain import render_logical, render_stages
@@ -23,7 +23,7 @@ from tidegate.plan.policies import (
     Retracting,
 )
 from tidegate.plan.time import Duration, micros, render
-from tidegate.plan.windows import Hopping, Window
+from tidegate.plan.windows import Window
 from tidegate.spark import lower, query
 from tidegate.spark.schema import arrow_schema
 
@@ -77,8 +77,10 @@ class KeyedEvents:
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
         """Assign rows to windows; they stay open for `allowed_lateness` after their end."""
-        if not isinstance(window, Hopping):
-            raise PlanError(f"window() takes tg.tumbling(…) or tg.hopping(…), got {window!r}")
+        if not isinstance(window, Window):
+            raise PlanError(
+                f"window() takes tg.tumbling(…), tg.hopping(…) or tg.session(…), got {window!r}"
+            )
         if not isinstance(late, LatePolicy):
             raise PlanError(f"late= takes tg.late.drop(), reassign(…) or side_output(…), got {late!r}")
         lateness = micros(allowed_lateness, "allowed_lateness", zero=True)
@@ -94,7 +96,7 @@ class WindowedEvents:
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`."""
-        return Result(self.df, Emit(Aggregation(self.node, tuple(aggregates.items()))))
+        return Result(self.df, Aggregation(self.node, tuple(aggregates.items())))
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,20 @@ class Result:
     """Results of windows: look at the plan, take a DataFrame, or start a query."""
 
     df: DataFrame
-    node: Emit
+    aggregation: Aggregation
+    emission: Emission = OnWatermark()
+
+    @property
+    def node(self) -> Emit:
+        """The whole plan; here a strategy is refused that does not fit the windows."""
+        return Emit(self.aggregation, self.emission)
 
     def emit(self, emission: Emission) -> Result:
         """When results leave, and in which form; without it, `tg.emit.on_watermark()`."""
         if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
             raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
-        return Result(self.df, Emit(self.node.input, emission))
+        plan = Emit(self.aggregation, emission)  # refused here, where the strategy is given
+        return Result(self.df, plan.input, plan.emission)
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -140,7 +149,7 @@ class Result:
         plan = optimize(self.node)
         source = plan.input.input.input.input
         watermark = f"EventTimeWatermark[{source.time}, tolerance={render(source.tolerance)}]"
-        physical = render_stages([watermark, *SliceKernel(plan).stages()])
+        physical = render_stages([watermark, *kernel_of(plan).stages()])
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
     def to_df(self, *, buckets: int | None = None) -> DataFrame:

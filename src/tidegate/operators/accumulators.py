@@ -39,6 +39,11 @@ class Accumulators:
         return sorted({agg.column for _, agg in self.aggregates if agg.column is not None})
 
     @cached_property
+    def columnwise(self) -> bool:
+        """Does every state merge column by column?"""
+        return all(agg.columnwise for _, agg in self.aggregates)
+
+    @cached_property
     def _parts(self) -> dict[str, list[str]]:
         return {
             name: list(agg.partial(pl.col(agg.column or TIME), pl.col(TIME)))
@@ -50,9 +55,9 @@ class Accumulators:
         narrow = [pl.col(c).cast(_WIDE[rows.schema[c]]) for c in self.columns if rows.schema[c] in _WIDE]
         return rows.with_columns(narrow).group_by(by).agg(*self._partial_exprs(), *extra)
 
-    def merge(self, states: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    def merge(self, states: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of states, which are given in the order they arrived."""
-        return states.group_by(by).agg(self._merge_exprs(self.aggregates))
+        return states.group_by(by).agg(*self._merge_exprs(self.aggregates), *extra)
 
     def finish(self, states: pl.DataFrame, *keep: str | pl.Expr) -> pl.DataFrame:
         """The results, beside the columns to keep."""

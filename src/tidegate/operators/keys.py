@@ -11,6 +11,9 @@ from tidegate.operators.hashing import hash_columns
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
 
+#: More chunks than this are made one: looking up values in many is slow.
+_MANY_CHUNKS = 8
+
 
 def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """The distinct rows in order of first appearance, and each row's place among them.
@@ -27,10 +30,57 @@ def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
     return table.take(pa.array(first)), codes
 
 
-def concat(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[np.ndarray]]:
-    """The distinct rows of all tables, and each table's codes among them."""
-    keys, codes = encode(pa.concat_tables(tables))
-    return keys, np.split(codes, np.cumsum([t.num_rows for t in tables])[:-1])
+class KeyIndex:
+    """Keys numbered as they become known: a code once given stays.
+
+    Cost follows the keys that are asked for, not those that are known. A hash finds the known keys
+    that may be among them; which ones are is decided by the values themselves.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.Table] = []
+        self._hashes = np.empty(0, dtype=np.uint64)  # sorted, and beside it the codes
+        self._codes = np.empty(0, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def table(self) -> pa.Table:
+        """The known keys, in the order of their codes."""
+        if len(self._chunks) > _MANY_CHUNKS:
+            self._chunks = [pa.concat_tables(self._chunks).combine_chunks()]
+        return pa.concat_tables(self._chunks)
+
+    def codes_of(self, tables: Sequence[pa.Table]) -> list[np.ndarray]:
+        """The codes of these keys, known or new, for each table."""
+        asked = pa.concat_tables(tables)
+        near = self._codes[self._places_of(hash_columns(asked))]
+        known = [self.table.take(pa.array(near))] if len(near) else []
+        distinct, codes = encode(pa.concat_tables([*known, asked]))
+        fresh = distinct.slice(len(near))
+        numbers = np.arange(len(self), len(self) + fresh.num_rows, dtype=np.int32)
+        self._add(fresh, numbers)
+        codes = np.concatenate([near, numbers])[codes[len(near) :]]
+        return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+
+    def _places_of(self, hashes: np.ndarray) -> np.ndarray:
+        """Where these hashes stand in the index, if they do; one may stand there several times."""
+        wanted = np.unique(hashes)
+        first = np.searchsorted(self._hashes, wanted)
+        count = np.searchsorted(self._hashes, wanted, side="right") - first
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.repeat(first, count) + within
+
+    def _add(self, fresh: pa.Table, codes: np.ndarray) -> None:
+        if not len(codes):
+            return
+        self._chunks.append(fresh)
+        hashes = hash_columns(fresh)
+        order = np.argsort(hashes)
+        places = np.searchsorted(self._hashes, hashes[order])
+        self._hashes = np.insert(self._hashes, places, hashes[order])
+        self._codes = np.insert(self._codes, places, codes[order])
 
 
 def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:

@@ -35,14 +35,14 @@ def merge_columns(
     merged = {}
     for name, values in columns.items():
         ufunc = _UFUNC[how[name]]
-        head = _running(values, block, ufunc)
-        tail = _running(values[::-1], block[::-1], ufunc)[::-1]
+        head = running(values, block, ufunc)
+        tail = running(values[::-1], block[::-1], ufunc)[::-1]
         both = ufunc(tail[low], head[high])
         merged[name] = np.where(across, both, np.where(only_tail, tail[low], head[high]))
     return merged
 
 
-def _running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
+def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
     """Running results that begin anew in each block (Hillis and Steele: doubling steps)."""
     result = values.copy()
     step = 1

@@ -28,6 +28,9 @@ from tidegate.operators import blobs, keys
 #: The column of key codes.
 KEY = "__tidegate_key"
 _DIRECTORY = "directory"
+
+#: Positions of rows lie between these.
+FIRST_POSITION, LAST_POSITION = -(1 << 62), 1 << 62
 _FAN_IN = 8
 _MAX_RANGES = 4
 _SPARE_KEYS = 50_000
@@ -85,7 +88,7 @@ class Directory:
 class Resident:
     """What a worker remembers of a bucket: key codes and decoded pages."""
 
-    keys: pa.Table | None = None
+    keys: keys.KeyIndex = field(default_factory=keys.KeyIndex)
     pages: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     @property
@@ -132,17 +135,11 @@ class BucketState:
 
     # -- keys -------------------------------------------------------------------------------
 
-    def encode_keys(self, tables: list[pa.Table]) -> list[np.ndarray]:
-        """The codes of these keys, known or new, for each table."""
-        known = [] if self._resident.keys is None else [self._resident.keys]
-        self._resident.keys, codes = keys.concat([*known, *tables])
-        return codes[len(known) :]
-
     def recode(self, tables: list[tuple[pa.Table, pa.Table]]) -> list[pl.DataFrame]:
         """Rows with the bucket's codes, from pairs of keys and rows with codes of their own."""
         if not tables:
             return []
-        codes = self.encode_keys([own for own, _ in tables])
+        codes = self._resident.keys.codes_of([own for own, _ in tables])
         return [
             frame.with_columns(pl.Series(KEY, code[frame[KEY].to_numpy()]))
             for code, frame in zip(codes, (blobs.to_polars(rows) for _, rows in tables), strict=True)
@@ -151,19 +148,28 @@ class BucketState:
     @property
     def known_keys(self) -> pa.Table:
         """The keys that codes point into."""
-        assert self._resident.keys is not None, "codes come from encode_keys"
-        return self._resident.keys
+        return self._resident.keys.table
 
     # -- tables -----------------------------------------------------------------------------
 
     def pages(self, table: str) -> list[Page]:
         return [page for page in self.directory.pages if page.table == table]
 
-    def load(self, table: str, low: int, high: int) -> list[pl.DataFrame]:
+    def load(
+        self, table: str, low: int = FIRST_POSITION, high: int = LAST_POSITION
+    ) -> list[pl.DataFrame]:
         """The pages that touch positions `low … high`, oldest first; rows outside may be in them."""
-        return self._read([p for p in self.pages(table) if p.low <= high and p.high >= low])
+        return self.read([p for p in self.pages(table) if p.low <= high and p.high >= low])
 
-    def append(self, table: str, rows: pl.DataFrame, position: str, width: int) -> None:
+    def read(self, pages: list[Page]) -> list[pl.DataFrame]:
+        """The pages' rows, from memory where they are remembered."""
+        memory = self._resident.pages
+        missing = [page.id for page in pages if page.id not in memory]
+        frames = self.recode([self._fetch(id) for id in missing])
+        memory.update(zip(missing, frames, strict=True))
+        return [memory[page.id] for page in pages]
+
+    def append(self, table: str, rows: pl.DataFrame, position: str, width: int = LAST_POSITION) -> None:
         """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
         newest = max((page.generation for page in self.pages(table)), default=0)
         self._write_all(table, rows, position, width, newest + 1)
@@ -179,12 +185,12 @@ class BucketState:
         table: str,
         merge: Callable[[list[pl.DataFrame]], pl.DataFrame],
         position: str,
-        width: int,
+        width: int = LAST_POSITION,
     ) -> None:
         """Merge the newest pages once there are many of them; what is older stays before them."""
         pile = _pile(self.pages(table))
         if len({page.generation for page in pile}) >= _FAN_IN:
-            rows = merge(self._read(pile))
+            rows = merge(self.read(pile))
             for page in pile:
                 self._remove(page)
             self._write_all(table, rows, position, width, pile[0].generation)
@@ -198,22 +204,13 @@ class BucketState:
         listed = {page.id for page in self.directory.pages}
         self._resident.pages = {k: v for k, v in self._resident.pages.items() if k in listed}
         if self._mostly_dead_keys():
-            self._resident.keys, self._resident.pages = None, {}
+            self._resident.keys, self._resident.pages = keys.KeyIndex(), {}
 
     def _mostly_dead_keys(self) -> bool:
-        known = self._resident.keys.num_rows if self._resident.keys else 0
         stored = sum(page.rows for page in self.directory.pages)
-        return known > 4 * stored + _SPARE_KEYS
+        return len(self._resident.keys) > 4 * stored + _SPARE_KEYS
 
     # -- pages ------------------------------------------------------------------------------
-
-    def _read(self, pages: list[Page]) -> list[pl.DataFrame]:
-        """The pages' rows, from memory where they are remembered."""
-        memory = self._resident.pages
-        missing = [page.id for page in pages if page.id not in memory]
-        frames = self.recode([self._fetch(id) for id in missing])
-        memory.update(zip(missing, frames, strict=True))
-        return [memory[page.id] for page in pages]
 
     def _fetch(self, id: str) -> tuple[pa.Table, pa.Table]:
         stored = self._store.get(id)
@@ -225,12 +222,15 @@ class BucketState:
     def _write_all(
         self, table: str, rows: pl.DataFrame, position: str, width: int, generation: int
     ) -> None:
+        if not len(rows):
+            return
         low, high = _bounds(rows, position)
         while high // width - low // width >= _MAX_RANGES:
             width *= 2
         for part in _split(rows, position, width):
             page = Page(os.urandom(6).hex(), table, generation, *_bounds(part, position), len(part))
-            self._store.put(page.id, blobs.encode(own_keys(self.known_keys, part)))
+            own = own_keys(self.known_keys, part)
+            self._store.put(page.id, blobs.encode(own, compressed=True))
             self._resident.pages[page.id] = part
             self.directory.pages.append(page)
 
@@ -256,11 +256,15 @@ def _pile(pages: list[Page]) -> list[Page]:
 def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
     """The rows with codes of a key table that holds only the keys they use."""
     codes = rows[KEY].to_numpy()
-    used = np.zeros(known.num_rows, dtype=bool)
-    used[codes] = True
-    place = np.cumsum(used, dtype=np.int32) - 1
-    own = rows.with_columns(pl.Series(KEY, place[codes]))
-    return known.take(pa.array(np.flatnonzero(used))), blobs.to_arrow(own)
+    if len(codes) * 8 < known.num_rows:  # few of many: sorting them beats marking in a long list
+        used, place = np.unique(codes, return_inverse=True)
+        own_codes = place.astype(np.int32)
+    else:
+        marks = np.zeros(known.num_rows, dtype=bool)
+        marks[codes] = True
+        used, own_codes = np.flatnonzero(marks), (np.cumsum(marks, dtype=np.int32) - 1)[codes]
+    own = rows.with_columns(pl.Series(KEY, own_codes))
+    return known.take(pa.array(used)), blobs.to_arrow(own)
 
 
 def _bounds(rows: pl.DataFrame, position: str) -> tuple[int, int]:
@@ -269,8 +273,10 @@ def _bounds(rows: pl.DataFrame, position: str) -> tuple[int, int]:
 
 
 def _split(rows: pl.DataFrame, position: str, width: int) -> Iterable[pl.DataFrame]:
+    """The rows in ranges of positions, each in pieces of a size that is comfortable to move."""
     place = rows[position] // width
     distinct = place.unique().sort()
-    if len(distinct) == 1:
-        return [rows]
-    return [rows.filter(place == value) for value in distinct]
+    ranges = [rows] if len(distinct) == 1 else [rows.filter(place == value) for value in distinct]
+    for part in ranges:
+        most = max(1, len(part) * blobs.MAX_BYTES // max(int(part.estimated_size()), 1))
+        yield from part.iter_slices(most)

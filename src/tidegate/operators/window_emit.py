@@ -17,13 +17,8 @@ from tidegate.operators.changelog import latest, net_change
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
+from tidegate.operators.windowed import ANY_TIME, NEVER
 from tidegate.plan.policies import Emission, OnWatermark, Retracting
-
-#: Stands for windows long before any data.
-NEVER = -(1 << 60)
-
-#: Due as soon as the watermark moves at all, or is known at all.
-ANY_TIME = -(1 << 62)
 
 _OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
 _IDENTITY = [KEY, WINDOW]

@@ -1,4 +1,4 @@
-"""Read only the columns that keys and aggregates need.
+"""Read only the columns that keys, windows and aggregates need.
 
 Before: Events[columns=(ts, user, price, agent, referrer)]
 After:  Events[columns=(ts, user, price)]
@@ -19,7 +19,8 @@ def prune_columns(plan: Emit) -> Emit:
     keyed = window.input
     if isinstance(window.late, SideOutput):
         return plan
-    read = {keyed.input.time, *keyed.keys, *(agg.column for _, agg in aggregation.aggregates)}
+    aggregated = [aggregate.column for _, aggregate in aggregation.aggregates]
+    read = {keyed.input.time, *keyed.keys, window.gap_column, *aggregated}
     columns = tuple(name for name in keyed.input.row_schema.names if name in read)
     source = replace(keyed.input, columns=columns)
     keyed = with_input(keyed, source)

@@ -8,11 +8,18 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from tidegate.errors import ColumnNotFound, NotMergeable, PlanError, TypeMismatch, did_you_mean
+from tidegate.errors import (
+    ColumnNotFound,
+    EmissionRefused,
+    NotMergeable,
+    PlanError,
+    TypeMismatch,
+    did_you_mean,
+)
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark, Retracting, SideOutput
 from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import Window
+from tidegate.plan.windows import Session, Window
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
@@ -117,6 +124,8 @@ class WindowBy:
     late: LatePolicy = Drop()
 
     def __post_init__(self) -> None:
+        if self.gap_column is not None:
+            self._check_gap(self.gap_column)
         if isinstance(self.late, SideOutput):
             if self.late.channel in RESERVED_CHANNELS or not self.late.channel.isidentifier():
                 raise PlanError(
@@ -133,8 +142,23 @@ class WindowBy:
     def schema(self) -> pa.Schema:
         return self.input.schema
 
+    @property
+    def gap_column(self) -> str | None:
+        """The column with each row's own gap, where sessions have one."""
+        gap = self.window.gap if isinstance(self.window, Session) else None
+        return gap if isinstance(gap, str) else None
+
     def label(self) -> str:
         return f"Window[{self.window}, allowed_lateness={render(self.lateness)}, late={self.late}]"
+
+    def _check_gap(self, column: str) -> None:
+        kind = field_of(self.schema, column, "gap").type
+        if not pa.types.is_duration(kind):
+            shown = "a type that Arrow cannot hold" if pa.types.is_null(kind) else f"type {kind}"
+            raise TypeMismatch(
+                f"gap column {column!r} has {shown}; it must be a day-time interval (for instance, "
+                f"from seconds, df.withColumn({column!r}, F.make_dt_interval(secs={column!r})))"
+            )
 
 
 @dataclass(frozen=True)
@@ -192,6 +216,16 @@ class Emit:
 
     input: Aggregation
     emission: Emission = OnWatermark()
+
+    def __post_init__(self) -> None:
+        window = self.input.input
+        merges_late = isinstance(window.window, Session) and window.lateness > 0
+        if merges_late and isinstance(self.emission, OnWatermark):
+            raise EmissionRefused(
+                f"on_watermark() with allowed_lateness={render(window.lateness)}: late rows can merge "
+                "sessions that have been emitted, and plain rows cannot take them back; use "
+                "tg.emit.changelog(), or tg.emit.on_window_close() for one row a session"
+            )
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -24,4 +24,22 @@ class Hopping:
         return f"hopping({render(self.size)}, {render(self.slide)}{offset})"
 
 
-Window = Hopping
+@dataclass(frozen=True)
+class Session:
+    """Rows of a key that lie at most `gap` apart, touching included, transitively.
+
+    `gap` is one duration for all rows, or the name of a column with each row's own: a row reaches
+    from its event time to that plus its gap, and what touches belongs together. With `max_length`
+    sessions are cut at the multiples of it since the epoch, so none is longer.
+    """
+
+    gap: Micros | str
+    max_length: Micros | None = None
+
+    def __str__(self) -> str:
+        gap = f"gap_column={self.gap!r}" if isinstance(self.gap, str) else render(self.gap)
+        limit = f", max_length={render(self.max_length)}" if self.max_length else ""
+        return f"session({gap}{limit})"
+
+
+Window = Hopping | Session

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -12,8 +13,9 @@ from pyspark.sql import functions as F
 
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, COUNTERS, Clock, Kernel, Parcel
-from tidegate.operators.slices import BROKEN, SliceKernel
+from tidegate.operators.kernels import kernel_of
 from tidegate.operators.state import BucketState, MemoryPages
+from tidegate.operators.windowed import BROKEN
 from tidegate.optimize import optimize
 from tidegate.plan.identity import Identity, fingerprint, identity_of
 from tidegate.plan.nodes import MAIN, Emit, Source
@@ -54,10 +56,10 @@ class Lowered:
 def lower(plan: Emit, df: DataFrame, buckets: int | None = None) -> Lowered:
     """The whole flow: plan → optimized plan → kernel → DataFrame."""
     plan = optimize(plan)
-    kernel = SliceKernel(plan)
+    kernel = kernel_of(plan)
     labels = bucket_labels(buckets or shuffle_partitions(df))
     identity = identity_of(plan, len(labels), blobs.VERSION)
-    parcels = _pack(plan.input.input.input.input, df, kernel, labels)
+    parcels = _pack(plan, df, kernel, labels)
     merged = _merge_stream if df.isStreaming else _merge_batch
     packed = merged(parcels, kernel, fingerprint(identity))
     return Lowered(packed.observe(OBSERVATION, *_counter_columns()), kernel, identity, plan)
@@ -70,20 +72,36 @@ def to_df(plan: Emit, df: DataFrame, buckets: int | None = None) -> DataFrame:
     return lower(plan, df, buckets).channel(MAIN)
 
 
-def _pack(source: Source, df: DataFrame, kernel: Kernel, labels: list[int]) -> DataFrame:
+def _pack(plan: Emit, df: DataFrame, kernel: Kernel, labels: list[int]) -> DataFrame:
     """The columns the plan reads, broken rows whole as text, packed under the watermark.
 
-    Columns are numbered on the way: PySpark stumbles over names with dots and backticks.
+    A broken row travels as text in the place of a text column that is read anyway: one more column,
+    null almost everywhere, would cost a sixth of the hand-over to Python. Columns are numbered on
+    the way: PySpark stumbles over names with dots and backticks.
     """
+    source = plan.input.input.input.input
     names = [source.time, *(name for name in source.schema.names if name != source.time)]
-    columns = [df[_quoted(name)] for name in names]
-    broken = F.when(columns[0].isNull(), F.to_json(F.struct("*")))
-    columns = [_instant(columns[0], source), *columns[1:], broken]
-    rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
+    columns = {name: df[_quoted(name)] for name in names}
+    broken, whole = _is_broken(plan, columns), F.to_json(F.struct("*"))
+    columns[source.time] = _instant(columns[source.time], source)
+    texts = [name for name in names if source.schema.field(name).type == pa.string()]
+    carrier = texts[0] if texts else BROKEN
+    columns[carrier] = F.when(broken, whole).otherwise(columns.get(carrier))
+    rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
     if df.isStreaming:
         # Spark counts tolerance in milliseconds: rounding up never makes a row late.
         rows = rows.withWatermark("c0", f"{-(-source.tolerance // 1000)} milliseconds")
-    return rows.mapInArrow(_packer(kernel, labels, [*names, BROKEN]), PARCEL)
+    return rows.mapInArrow(_packer(kernel, labels, list(columns), carrier), PARCEL)
+
+
+def _is_broken(plan: Emit, columns: Mapping[str, Column]) -> Column:
+    """Rows that the kernel will refuse: what it says of them is shown beside them, whole."""
+    broken = columns[plan.input.input.input.input.time].isNull()
+    gap_column = plan.input.input.gap_column
+    if gap_column is not None:
+        gap = columns[gap_column]
+        broken = broken | gap.isNull() | (gap <= F.lit(timedelta(0)))
+    return broken
 
 
 def _instant(time: Column, source: Source) -> Column:
@@ -113,10 +131,13 @@ def _merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
     return parcels.groupBy("bucket").applyInArrow(merge, PARCEL)
 
 
-def _packer(kernel: Kernel, labels: list[int], names: list[str]) -> ArrowMap:
+def _packer(kernel: Kernel, labels: list[int], names: list[str], carrier: str) -> ArrowMap:
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in _chunks(batches):
-            yield _batch(list(kernel.pack(chunk.rename_columns(names), labels)))
+            rows = chunk.rename_columns(names)
+            if carrier != BROKEN:
+                rows = rows.append_column(BROKEN, rows.column(carrier))
+            yield _batch(list(kernel.pack(rows, labels)))
 
     return pack
 

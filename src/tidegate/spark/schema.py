@@ -4,16 +4,21 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """The frame's schema; a type Arrow has no word for is kept as a null column nobody can use."""
-    return pa.schema([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in df.schema])
+    return pa.schema([_arrow_field(field) for field in df.schema])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    kind = _arrow_type(field.dataType)
+    return pa.field(field.name, kind, field.nullable or pa.types.is_null(kind))
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:

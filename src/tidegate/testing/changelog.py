@@ -28,43 +28,65 @@ class Changelog:
 
     def apply(self, batch: Iterable[Row]) -> list[Row]:
         """Apply one batch's changes; the table at its end comes back."""
-        taken_back: set[Hashable] = set()
+        changes = list(batch)
         inserted: set[Hashable] = set()
-        for change in batch:
-            row = {name: value for name, value in change.items() if name != "op"}
-            key, identity = self._of(row, self._keys), self._of(row, (*self._keys, *WINDOW))
+        for change in changes:
+            key = self._of(change, self._keys)
             if change["op"] in ("-U", "-D"):
                 if key in inserted:
                     raise IllegalChange(f"after an insertion for its key:\n{text([change])}")
-                self._take_back(identity, row, change)
-                if change["op"] == "-U":
-                    taken_back.add(identity)
+                self._take_back(change)
             elif change["op"] in ("+I", "+U"):
-                if change["op"] == "+U" and identity not in taken_back:
-                    raise IllegalChange(f"updates nothing that this batch took back:\n{text([change])}")
-                taken_back.discard(identity)
-                self._insert(identity, row, change)
+                self._insert(change)
                 inserted.add(key)
             else:
                 raise IllegalChange(f"no such change:\n{text([change])}")
-        if taken_back:
-            raise IllegalChange(f"{len(taken_back)} rows were taken back for an update that never came")
+        self._check_updates(changes)
         return self.rows
 
-    def _take_back(self, identity: Hashable, row: Row, change: Row) -> None:
-        live = self._live.pop(identity, None)
+    def _take_back(self, change: Row) -> None:
+        row = _plain(change)
+        live = self._live.pop(self._identity(change), None)
         if live is None:
             raise IllegalChange(f"takes back a row that is not there:\n{text([change])}")
         if any(not same(live[name], row[name]) for name in row):
             raise IllegalChange(f"takes back\n{text([row])}\nbut what is out is\n{text([live])}")
 
-    def _insert(self, identity: Hashable, row: Row, change: Row) -> None:
+    def _insert(self, change: Row) -> None:
+        identity = self._identity(change)
         if identity in self._live:
             raise IllegalChange(f"a second live row for one window:\n{text([change])}")
-        self._live[identity] = row
+        self._live[identity] = _plain(change)
+
+    def _check_updates(self, changes: Sequence[Row]) -> None:
+        """Updates come in pairs; a session that grew goes on where the old row was."""
+        before: dict[Hashable, list[Row]] = {}
+        for change in changes:
+            if change["op"] == "-U":
+                before.setdefault(self._of(change, self._keys), []).append(change)
+        missing = sum(map(len, before.values()))
+        for change in changes:
+            if change["op"] == "+U":
+                old = before.get(self._of(change, self._keys), [])
+                if not any(_lies_within(row, change) for row in old):
+                    raise IllegalChange(f"updates nothing that this batch took back:\n{text([change])}")
+                missing -= 1
+        if missing:
+            raise IllegalChange(f"{missing} rows were taken back for an update that never came")
+
+    def _identity(self, row: Row) -> Hashable:
+        return self._of(row, (*self._keys, *WINDOW))
 
     def _of(self, row: Row, columns: Sequence[str]) -> Hashable:
         return tuple(frozen(row[name]) for name in columns)
+
+
+def _plain(change: Row) -> Row:
+    return {name: value for name, value in change.items() if name != "op"}
+
+
+def _lies_within(old: Row, new: Row) -> bool:
+    return old["window_start"] >= new["window_start"] and old["window_end"] <= new["window_end"]
 
 
 def replay(batches: Iterable[Iterable[Row]], keys: Sequence[str]) -> list[list[Row]]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, Clock, Kernel, Outcome, Parcel
-from tidegate.operators.slices import BROKEN, SliceKernel
+from tidegate.operators.kernels import kernel_of
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Source
+from tidegate.operators.windowed import BROKEN
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Source, WindowBy
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, as_json, micros_of, to_arrow
 
@@ -68,7 +70,7 @@ class KernelHost:
         kernel: Kernel | None = None,
     ) -> None:
         self.plan = plan
-        self.kernel = kernel or SliceKernel(plan)
+        self.kernel = kernel or kernel_of(plan)
         self.watermark = Watermark(self._source.tolerance, as_spark)
         self.now = 0
         self._buckets = {label: Bucket() for label in range(buckets)}
@@ -105,8 +107,12 @@ class KernelHost:
         return {label: bucket.pages for label, bucket in self._buckets.items()}
 
     @property
+    def _window(self) -> WindowBy:
+        return self.plan.input.input
+
+    @property
     def _source(self) -> Source:
-        return self.plan.input.input.input.input
+        return self._window.input.input
 
     def _run(self, rows: Sequence[Row], watermark: int | None, worker: int, packs: int) -> BatchResult:
         result = BatchResult(watermark)
@@ -132,8 +138,7 @@ class KernelHost:
 
     def _table(self, rows: Sequence[Row]) -> pa.Table:
         schema = self._source.schema.append(pa.field(BROKEN, pa.string()))
-        time = self._source.time
-        return to_arrow(({**row, BROKEN: _broken(row, time)} for row in rows), schema)
+        return to_arrow(({**row, BROKEN: _broken(row, self._window)} for row in rows), schema)
 
     def _step(self, label: int, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[label]
@@ -156,8 +161,11 @@ class KernelHost:
         result.put(parcel.channel, *table.to_pylist())
 
 
-def _broken(row: Mapping[str, Any], time: str) -> str | None:
-    return as_json(row) if row.get(time) is None else None
+def _broken(row: Mapping[str, Any], window: WindowBy) -> str | None:
+    """A row that cannot be used, as text: it lacks its event time, or its own gap."""
+    gap = timedelta.max if window.gap_column is None else row.get(window.gap_column)
+    usable = row.get(window.input.input.time) is not None and gap is not None and gap > timedelta(0)
+    return None if usable else as_json(row)
 
 
 def _check_due(due: int | None, watermark: int | None) -> None:

@@ -5,42 +5,40 @@ It shares no code with the kernels. Where a kernel and this page disagree, one o
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, WindowBy
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.windows import Hopping, Session
+from tidegate.testing.answers import ANSWERS, Answer, answer
 from tidegate.testing.results import BatchResult, frozen, same
 from tidegate.testing.table import Row, as_json, instant_of, micros_of
 
-#: An aggregate's answer from its parameters and the (event time, value) pairs of a window, in the
-#: order they arrived, nulls left out.
-Answer = Callable[[Any, list[tuple[int, Any]]], Any]
+NO_TIME = timedelta(0)
 
 
 @dataclass
-class OpenWindow:
-    """One window of one key, with every row that counts in it."""
+class Window:
+    """One window or session of one key, with every row that counts in it."""
 
     key: tuple[Any, ...]
     start: int
     end: int
     rows: list[tuple[int, Row]] = field(default_factory=list)
-    #: The result that went out last.
-    out: Row | None = None
-    #: The processing time at which it did.
-    spoke: int = 0
-    #: Have rows come since?
+    #: The results that are out, the earliest first, each with the processing time it went out at.
+    #: There are several only where sessions have merged and not yet spoken since.
+    out: list[tuple[Row, int]] = field(default_factory=list)
+    #: Have rows come that no result has told of?
     changed: bool = False
 
 
 class Oracle:
-    """What each micro-batch of a tumbling or hopping plan must put out."""
+    """What each micro-batch of a plan must put out."""
 
     def __init__(
         self,
@@ -50,15 +48,15 @@ class Oracle:
     ) -> None:
         window = plan.input.input
         self.plan = plan
-        self.spec = window.window
         self.late = window.late
         self.lateness = 0 if plan.emission == OnWindowClose(final=True) else window.lateness
         self.keys = window.input.keys
         self.time = window.input.input.time
+        self.gap = window.gap_column
         self.columns = window.schema.names
         self.answers = {**ANSWERS, **(answers or {})}
         self.bucket_of = bucket_of
-        self.windows: dict[tuple[Hashable, int], OpenWindow] = {}
+        self.windows = _open_windows(window, self._closed)
         self.watermark: int | None = None
 
     # -- one micro-batch --------------------------------------------------------------------------
@@ -68,14 +66,11 @@ class Oracle:
         result = BatchResult(watermark)
         moved = watermark != self.watermark
         self.watermark = watermark
-        closing = [window for window in self.windows.values() if self._closed(window.end)]
-        changes = [change for window in closing for change in self._at_close(window, now)]
-        for window in closing:
-            del self.windows[_identity(window)]
-        touched, awake = self._take_in(rows, result)
-        for window in self.windows.values():
-            listens = moved or self.bucket_of(self._row_of(window)) in awake
-            changes += self._while_open(window, _identity(window) in touched, listens, now)
+        changes = [c for window in self.windows.take_closed() for c in self._at_close(window, now)]
+        awake = self._take_in(rows, result)
+        for window in self.windows.open:
+            listens = moved or self.bucket_of(self._key_of(window)) in awake
+            changes += self._while_open(window, listens, now)
         # The retractions of a batch come before its insertions.
         result.put(MAIN, *sorted(changes, key=lambda row: not row.get("op", "").startswith("-")))
         return result
@@ -86,68 +81,7 @@ class Oracle:
 
     def results(self) -> list[Row]:
         """The current results of all open windows."""
-        return [self._result(window) for window in self.windows.values()]
-
-    # -- rows -------------------------------------------------------------------------------------
-
-    def _take_in(self, rows: Sequence[Row], result: BatchResult) -> tuple[set[Any], set[Hashable]]:
-        """Put rows into their windows; which windows have new rows, and which buckets had any rows."""
-        touched: set[Any] = set()
-        awake: set[Hashable] = set()
-        for row in rows:
-            result.counts["rows_in"] += 1
-            if row.get(self.time) is None:
-                result.counts["errors"] += 1
-                reason = f"event time {self.time!r} is null"
-                result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
-            elif not self._windows_at(micros_of(row[self.time])):
-                result.counts["unassigned"] += 1
-            else:
-                awake.add(self.bucket_of(row))
-                touched |= self._place_or_refuse(row, result)
-        return touched, awake
-
-    def _place_or_refuse(self, row: Row, result: BatchResult) -> set[Any]:
-        time = micros_of(row[self.time])
-        if not all(self._closed(end) for _, end in self._windows_at(time)):
-            return self._place(row)
-        assert self.watermark is not None
-        late_by = self.watermark - time
-        result.counts["late_rows"] += 1
-        if isinstance(self.late, SideOutput):
-            unchanged = {name: row.get(name) for name in self.columns}
-            extra = {"late_by": timedelta(microseconds=late_by), "watermark": instant_of(self.watermark)}
-            result.put(self.late.channel, unchanged | extra)
-        elif isinstance(self.late, Reassign) and late_by <= self.late.max_lateness:
-            result.counts["late_reassigned"] += 1
-            if not self._windows_at(self.watermark):
-                result.counts["unassigned"] += 1
-            return self._place(row | {self.time: instant_of(self.watermark)})
-        else:
-            assert isinstance(self.late, Drop | Reassign)
-            result.counts["late_dropped"] += 1
-        return set()
-
-    def _place(self, row: Row) -> set[Any]:
-        """Count the row in each of its windows that is open."""
-        time = micros_of(row[self.time])
-        touched = set()
-        for start, end in self._windows_at(time):
-            if not self._closed(end):
-                key = tuple(row.get(name) for name in self.keys)
-                window = OpenWindow(key, start, end)
-                window = self.windows.setdefault(_identity(window), window)
-                window.rows.append((time, row))
-                window.changed = True
-                touched.add(_identity(window))
-        return touched
-
-    def _windows_at(self, time: int) -> list[tuple[int, int]]:
-        """Every window `[k·slide + offset, + size)` that holds the time."""
-        size, slide, offset = self.spec.size, self.spec.slide, self.spec.offset
-        latest = (time - offset) // slide
-        starts = (k * slide + offset for k in range(latest - size // slide - 1, latest + 2))
-        return [(start, start + size) for start in starts if start <= time < start + size]
+        return [self._result(window) for window in self.windows.open]
 
     def _ended(self, end: int) -> bool:
         return self.watermark is not None and self.watermark >= end
@@ -155,9 +89,59 @@ class Oracle:
     def _closed(self, end: int) -> bool:
         return self._ended(end + self.lateness)
 
+    # -- rows -------------------------------------------------------------------------------------
+
+    def _take_in(self, rows: Sequence[Row], result: BatchResult) -> set[Hashable]:
+        """Put rows into their windows, the late ones where the policy says; which buckets had any."""
+        assigned = [row for row in rows if self._assigned(row, result)]
+        judged = zip(assigned, self.windows.late(assigned), strict=True)
+        placed = [self._handled(row, result) if late else row for row, late in judged]
+        self.windows.put([row for row in placed if row is not None])
+        return {self.bucket_of(row) for row in assigned}
+
+    def _assigned(self, row: Row, result: BatchResult) -> bool:
+        """Is the row sound, and does any window, open or not, hold it?"""
+        result.counts["rows_in"] += 1
+        if reason := self._fault(row):
+            result.counts["errors"] += 1
+            result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
+            return False
+        if not self.windows.has_room(micros_of(row[self.time])):
+            result.counts["unassigned"] += 1
+            return False
+        return True
+
+    def _fault(self, row: Row) -> str | None:
+        if row.get(self.time) is None:
+            return f"event time {self.time!r} is null"
+        if self.gap and row.get(self.gap) is None:
+            return f"gap {self.gap!r} is null"
+        if self.gap and row[self.gap] <= NO_TIME:
+            return f"gap {self.gap!r} is not positive"
+        return None
+
+    def _handled(self, row: Row, result: BatchResult) -> Row | None:
+        """What the late policy does with a row; the row comes back if it was moved to a window."""
+        assert self.watermark is not None
+        late_by = self.watermark - micros_of(row[self.time])
+        result.counts["late_rows"] += 1
+        if isinstance(self.late, SideOutput):
+            unchanged = {name: row.get(name) for name in self.columns}
+            extra = {"late_by": timedelta(microseconds=late_by), "watermark": instant_of(self.watermark)}
+            result.put(self.late.channel, unchanged | extra)
+        elif isinstance(self.late, Reassign) and late_by <= self.late.max_lateness:
+            result.counts["late_reassigned"] += 1
+            if self.windows.has_room(self.watermark):
+                return row | {self.time: instant_of(self.watermark)}
+            result.counts["unassigned"] += 1
+        else:
+            assert isinstance(self.late, Drop | Reassign)
+            result.counts["late_dropped"] += 1
+        return None
+
     # -- emission ---------------------------------------------------------------------------------
 
-    def _at_close(self, window: OpenWindow, now: int) -> Iterable[Row]:
+    def _at_close(self, window: Window, now: int) -> Iterable[Row]:
         """What a window says when nothing can change it any more."""
         emission = self.plan.emission
         if isinstance(emission, OnWindowClose):
@@ -166,134 +150,176 @@ class Oracle:
             return [] if window.out else [self._result(window)]
         return self._change(window, emission, now) if window.changed else []
 
-    def _while_open(self, window: OpenWindow, touched: bool, listens: bool, now: int) -> Iterable[Row]:
+    def _while_open(self, window: Window, listens: bool, now: int) -> Iterable[Row]:
         """What a window says that may still change."""
         emission = self.plan.emission
-        if isinstance(emission, OnWatermark):
+        if isinstance(emission, OnWatermark) and self._ended(window.end):
             current = self._result(window)
-            if self._ended(window.end) and not _equal(window.out, current):
-                window.out = current
+            if not any(_equal(row, current) for row, _ in window.out):
+                window.out = [(current, now)]
                 return [current]
-        elif isinstance(emission, Retracting) and emission.interval:
-            its_turn = window.out is None or now >= window.spoke + emission.interval
-            if window.changed and its_turn and (touched or listens):
+        elif isinstance(emission, Retracting):
+            spoke = max((at for _, at in window.out), default=None)
+            its_turn = spoke is None or now >= spoke + emission.interval
+            if window.changed and its_turn and listens:
                 return self._change(window, emission, now)
-        elif isinstance(emission, Retracting) and touched:
-            return self._change(window, emission, now)
         return []
 
-    def _change(self, window: OpenWindow, ops: Retracting, now: int) -> list[Row]:
-        """Take back what is out and put out what is true."""
-        before, after = window.out, self._result(window)
-        window.out, window.spoke, window.changed = after, now, False
-        if before is None:
+    def _change(self, window: Window, ops: Retracting, now: int) -> list[Row]:
+        """Take back what is out and put out what is true; the earliest goes on, others are absorbed."""
+        before, after = [row for row, _ in window.out], self._result(window)
+        window.out, window.changed = [(after, now)], False
+        if not before:
             return [after | {"op": ops.first}]
-        if _equal(before, after):
+        earliest, *absorbed = before
+        if not absorbed and _equal(earliest, after):
             return []
-        return [before | {"op": ops.before}, after | {"op": ops.after}]
+        updated = [earliest | {"op": ops.before}, after | {"op": ops.after}]
+        return updated + [row | {"op": "-D"} for row in absorbed]
 
-    def _result(self, window: OpenWindow) -> Row:
+    def _result(self, window: Window) -> Row:
         bounds = {"window_start": instant_of(window.start), "window_end": instant_of(window.end)}
-        results = {name: self._answer(agg, window.rows) for name, agg in self.plan.input.aggregates}
-        return self._row_of(window) | bounds | results
+        results = {
+            name: answer(self.answers, aggregate, window.rows)
+            for name, aggregate in self.plan.input.aggregates
+        }
+        return self._key_of(window) | bounds | results
 
-    def _row_of(self, window: OpenWindow) -> Row:
+    def _key_of(self, window: Window) -> Row:
         return dict(zip(self.keys, window.key, strict=True))
 
-    def _answer(self, aggregate: Aggregate, rows: Sequence[tuple[int, Row]]) -> Any:
-        if aggregate.column is None:
-            return self.answers[type(aggregate)](aggregate, [(time, row) for time, row in rows])
-        values = [(time, row.get(aggregate.column)) for time, row in rows]
-        present = [(time, value) for time, value in values if value is not None]
-        if not present and not isinstance(aggregate, _COUNTS):
-            return None
-        return self.answers[type(aggregate)](aggregate, present)
+
+def _equal(one: Row, other: Row) -> bool:
+    return all(same(one[name], other[name]) for name in other)
 
 
-def _identity(window: OpenWindow) -> tuple[Hashable, int]:
+# -- which rows belong together -------------------------------------------------------------------
+
+
+class OpenWindows(ABC):
+    """The windows that rows can still change, of all keys."""
+
+    def __init__(self, window: WindowBy, closed: Callable[[int], bool]) -> None:
+        self.keys = window.input.keys
+        self.time = window.input.input.time
+        #: Has a window that ends there closed?
+        self.closed = closed
+        self.open: list[Window] = []
+
+    def take_closed(self) -> list[Window]:
+        """The windows that have closed; they are forgotten."""
+        closing = [window for window in self.open if self.closed(window.end)]
+        self.open = [window for window in self.open if not self.closed(window.end)]
+        return closing
+
+    def has_room(self, time: int) -> bool:
+        """Can a row of that time belong to any window at all?"""
+        return True
+
+    @abstractmethod
+    def late(self, rows: Sequence[Row]) -> list[bool]:
+        """For each row of a batch: does it come too late for all its windows?"""
+
+    @abstractmethod
+    def put(self, rows: Sequence[Row]) -> None:
+        """Count a batch's rows, none of them late, in their windows."""
+
+
+class HoppingWindows(OpenWindows):
+    """Windows `[k·slide + offset, + size)`."""
+
+    def __init__(self, window: WindowBy, spec: Hopping, closed: Callable[[int], bool]) -> None:
+        super().__init__(window, closed)
+        self.spec = spec
+
+    def has_room(self, time: int) -> bool:
+        return bool(self._windows_at(time))
+
+    def late(self, rows: Sequence[Row]) -> list[bool]:
+        times = [micros_of(row[self.time]) for row in rows]
+        return [all(self.closed(end) for _, end in self._windows_at(time)) for time in times]
+
+    def put(self, rows: Sequence[Row]) -> None:
+        known = {_identity(window): window for window in self.open}
+        for row in rows:
+            time = micros_of(row[self.time])
+            for start, end in self._windows_at(time):
+                if not self.closed(end):
+                    window = Window(tuple(row.get(name) for name in self.keys), start, end)
+                    window = known.setdefault(_identity(window), window)
+                    window.rows.append((time, row))
+                    window.changed = True
+        self.open = list(known.values())
+
+    def _windows_at(self, time: int) -> list[tuple[int, int]]:
+        """Every window that holds the time."""
+        size, slide, offset = self.spec.size, self.spec.slide, self.spec.offset
+        latest = (time - offset) // slide
+        starts = (k * slide + offset for k in range(latest - size // slide - 1, latest + 2))
+        return [(start, start + size) for start in starts if start <= time < start + size]
+
+
+def _identity(window: Window) -> Hashable:
     return tuple(map(frozen, window.key)), window.start
 
 
-def _equal(one: Row | None, other: Row) -> bool:
-    return one is not None and all(same(one[name], other[name]) for name in other)
+class Sessions(OpenWindows):
+    """Rows of a key that reach each other, each up to its gap after its time, ends included."""
+
+    def __init__(self, window: WindowBy, spec: Session, closed: Callable[[int], bool]) -> None:
+        super().__init__(window, closed)
+        self.spec = spec
+
+    def late(self, rows: Sequence[Row]) -> list[bool]:
+        """A row is late if all that it is tied to, in state and in its batch, has closed."""
+        together = self._joined([*self.open, *map(self._alone, rows)])
+        gone = {id(row) for window in together if self.closed(window.end) for _, row in window.rows}
+        return [id(row) in gone for row in rows]
+
+    def put(self, rows: Sequence[Row]) -> None:
+        self.open = self._joined([*self.open, *map(self._alone, rows)])
+
+    def _alone(self, row: Row) -> Window:
+        """The session of a single row."""
+        time = micros_of(row[self.time])
+        end = time + self._gap(row)
+        if self.spec.max_length:
+            end = min(end, (self._cell(time) + 1) * self.spec.max_length)
+        key = tuple(row.get(name) for name in self.keys)
+        return Window(key, time, end, [(time, row)], changed=True)
+
+    def _gap(self, row: Row) -> int:
+        if isinstance(self.spec.gap, str):
+            return row[self.spec.gap] // timedelta(microseconds=1)
+        return self.spec.gap
+
+    def _joined(self, pieces: Sequence[Window]) -> list[Window]:
+        """Sort by time, and split where one begins after the end of what came before."""
+        joined: list[Window] = []
+        last: dict[Hashable, Window] = {}
+        for piece in sorted(pieces, key=lambda piece: piece.start):  # of equal ones the oldest first
+            place = (tuple(map(frozen, piece.key)), self._cell(piece.start))
+            before = last.get(place)
+            if before and piece.start <= before.end:
+                _absorb(before, piece)
+            else:
+                last[place] = replace(piece, rows=[*piece.rows], out=[*piece.out])
+                joined.append(last[place])
+        return joined
+
+    def _cell(self, time: int) -> int:
+        """Sessions of limited length never reach over a multiple of it."""
+        return time // self.spec.max_length if self.spec.max_length else 0
 
 
-# -- aggregates: from all rows of a window, by the textbook ---------------------------------------
-
-_COUNTS = (a.Count, a.CountDistinct, a.ApproxCountDistinct)
-
-
-def _values(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
-    return [value for _, value in pairs]
+def _absorb(window: Window, later: Window) -> None:
+    window.end = max(window.end, later.end)
+    window.rows += later.rows
+    window.out += later.out
+    window.changed |= later.changed
 
 
-def _without_nan(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
-    """Values that have an order: NaN has none, and counts only where there is nothing else."""
-    values = _values(pairs)
-    return [value for value in values if value == value] or values
-
-
-def _sum(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
-    values = _values(pairs)
-    if isinstance(values[0], float):
-        return _float_sum(values)
-    total = sum(values)
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63) if isinstance(total, int) else total
-
-
-def _float_sum(values: Sequence[float]) -> float:
-    if all(map(math.isfinite, values)):
-        return math.fsum(values)
-    return sum(value for value in values if not math.isfinite(value))
-
-
-def _mean(_: Aggregate, pairs: list[tuple[int, Any]]) -> float:
-    return _float_sum([float(value) for value in _values(pairs)]) / len(pairs)
-
-
-def _var(aggregate: a.Var, pairs: list[tuple[int, Any]]) -> float | None:
-    values = [float(value) for value in _values(pairs)]
-    degrees = len(values) - (0 if aggregate.population else 1)
-    if degrees == 0:
-        return None
-    mean = _float_sum(values) / len(values)
-    return _float_sum([(value - mean) ** 2 for value in values]) / degrees
-
-
-def _stddev(aggregate: a.Stddev, pairs: list[tuple[int, Any]]) -> float | None:
-    variance = _var(aggregate, pairs)
-    return None if variance is None else math.sqrt(variance)
-
-
-def _first(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
-    return min(pairs, key=lambda pair: pair[0])[1]  # of equal ones `min` takes the first
-
-
-def _last(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
-    return max(reversed(pairs), key=lambda pair: pair[0])[1]
-
-
-def _collect(_: Aggregate, pairs: list[tuple[int, Any]]) -> list[Any]:
-    return _values(sorted(pairs, key=lambda pair: (pair[0], pair[1] != pair[1], pair[1])))
-
-
-def _quantile(aggregate: a.Quantile, pairs: list[tuple[int, Any]]) -> float | None:
-    values = sorted(float(value) for value in _values(pairs) if math.isfinite(value))
-    return values[math.floor((len(values) - 1) * aggregate.q)] if values else None
-
-
-ANSWERS: Mapping[type[Aggregate], Answer] = {
-    a.Count: lambda _, pairs: len(pairs),
-    a.Sum: _sum,
-    a.Mean: _mean,
-    a.Min: lambda _, pairs: min(_without_nan(pairs)),
-    a.Max: lambda _, pairs: max(_without_nan(pairs)),
-    a.Var: _var,
-    a.Stddev: _stddev,
-    a.First: _first,
-    a.Last: _last,
-    a.CountDistinct: lambda _, pairs: len(set(map(frozen, _values(pairs)))),
-    a.ApproxCountDistinct: lambda _, pairs: len(set(map(frozen, _values(pairs)))),
-    a.Collect: _collect,
-    a.Quantile: _quantile,
-}
+def _open_windows(window: WindowBy, closed: Callable[[int], bool]) -> OpenWindows:
+    if isinstance(window.window, Session):
+        return Sessions(window, window.window, closed)
+    return HoppingWindows(window, window.window, closed)

@@ -1,0 +1,89 @@
+"""SessionStore: the live sessions of a bucket, as entries of which the latest counts.
+
+A batch appends entries for the sessions it changed and reads nothing else: cost follows what is
+touched. An entry is known by key and start; a session that another absorbed gets an entry that says
+so. Entries need no clearing when sessions close: one that ended before the horizon is over, and so
+is every earlier entry for it, because sessions only grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tidegate.operators.changelog import latest
+from tidegate.operators.state import KEY, BucketState
+
+START, END = "__tidegate_start", "__tidegate_end"
+_GONE = "__tidegate_gone"
+_TABLE = "sessions"
+_IDENTITY = [KEY, START]
+
+
+@dataclass(frozen=True)
+class SessionStore:
+    """The sessions of one bucket."""
+
+    state: BucketState
+
+    def of_keys(self, codes: np.ndarray, after: int) -> pl.DataFrame | None:
+        """The sessions of these keys that end after a time."""
+        pages = self.state.load(_TABLE)
+        if not pages:
+            return None
+        wanted = np.zeros(self.state.known_keys.num_rows, dtype=bool)
+        wanted[codes] = True
+        found = []
+        for page in pages:
+            hit = wanted[page[KEY].to_numpy()] & (page[END].to_numpy() > after)
+            if hit.any():
+                found.append(page[np.flatnonzero(hit)])
+        current = latest(found, _IDENTITY)
+        current = None if current is None else current.filter(~pl.col(_GONE)).drop(_GONE)
+        return current if current is not None and len(current) else None
+
+    def where(self, condition: pl.Expr, after: int) -> pl.DataFrame | None:
+        """The sessions that fulfil a condition and end after a time."""
+        codes = [page.filter(condition)[KEY] for page in self.state.load(_TABLE)]
+        if not any(map(len, codes)):
+            return None
+        found = self.of_keys(pl.concat(codes).to_numpy(), after)
+        found = None if found is None else found.filter(condition)
+        return found if found is not None and len(found) else None
+
+    def put(self, sessions: pl.DataFrame, replaced: pl.DataFrame | None) -> None:
+        """Keep sessions as they are now; those they grew out of are no more."""
+        entries = sessions.with_columns(pl.lit(False).alias(_GONE))
+        if replaced is not None:
+            absorbed = replaced.select(*_IDENTITY, END).join(sessions, on=_IDENTITY, how="anti")
+            gone = absorbed.with_columns(pl.lit(True).alias(_GONE))
+            entries = pl.concat([entries, gone], how="diagonal")
+        self.state.append(_TABLE, entries, END)
+
+    def forget(self, horizon: int) -> None:
+        """Drop what ended up to the horizon, and merge pages that have piled up."""
+
+        def merge(pages: list[pl.DataFrame]) -> pl.DataFrame:
+            entries = latest([page.filter(pl.col(END) > horizon) for page in pages], _IDENTITY)
+            assert entries is not None
+            return entries
+
+        self.state.drop_below(_TABLE, horizon + 1)
+        self.state.compact(_TABLE, merge, END)
+
+    def first_end(self, after: int) -> int | None:
+        """A time after the given one before which no session ends."""
+        ends: list[int] = []
+        for page in self.state.pages(_TABLE):
+            if page.low > after:
+                ends.append(page.low)
+            else:
+                [rows] = self.state.read([page])
+                ends.extend(rows[END].filter(rows[END] > after).bottom_k(1))
+        return min(ends, default=None)
+
+    def last_end_of_a_page(self) -> int | None:
+        """The time at which the first page can be dropped."""
+        return min((page.high for page in self.state.pages(_TABLE)), default=None)

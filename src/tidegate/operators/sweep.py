@@ -1,0 +1,63 @@
+"""The session sweep: which intervals of a key touch, directly or through others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.operators.ranges import running
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Intervals joined into sessions; sessions are numbered, and each has its key and its bounds."""
+
+    #: The session of each interval.
+    number: np.ndarray
+    key: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def holds(self, intervals: slice) -> np.ndarray:
+        """Does a session hold any of these intervals?"""
+        held = np.zeros(len(self), dtype=bool)
+        held[self.number[intervals]] = True
+        return held
+
+
+def sweep(key: np.ndarray, start: np.ndarray, end: np.ndarray, max_length: int | None) -> Sweep:
+    """Join intervals `[start, end]` of one key that touch.
+
+    In the order of their starts an interval begins a session if it lies beyond the furthest end so
+    far. With a maximum length, those that start in different multiples of it are never joined.
+    """
+    order = _by_key_and_start(key, start)
+    key, start, end = key[order], start[order], end[order]
+    apart = np.diff(key) != 0
+    if max_length:
+        apart |= np.diff(start // max_length) != 0
+    group = np.concatenate([[0], np.cumsum(apart)]) if len(key) else key
+    furthest = end
+    if ((np.diff(end) < 0) & ~apart).any():  # never with one gap for all rows
+        furthest = running(end, group, np.maximum)
+    begins = np.ones(len(key), dtype=bool)
+    begins[1:] = apart | (start[1:] > furthest[:-1])
+    first = np.flatnonzero(begins)
+    number = np.empty(len(key), dtype=np.int32)
+    number[order] = np.cumsum(begins, dtype=np.int32) - 1
+    ends = np.maximum.reduceat(end, first) if len(first) else end
+    return Sweep(number, key[first], start[first], ends)
+
+
+def _by_key_and_start(key: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The order by key, then start: as one number where that fits, which sorts far faster."""
+    if not len(key):
+        return np.empty(0, dtype=np.int64)
+    low, high = int(start.min()), int(start.max())
+    if (int(key.max()) + 1) * (high - low + 1) < 1 << 63:
+        return np.argsort(key.astype(np.int64) * (high - low + 1) + (start - low))
+    return np.lexsort((start, key))

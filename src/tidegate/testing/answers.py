@@ -1,0 +1,107 @@
+"""Aggregates by the textbook: from all rows of a window at once, one function each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tidegate.operators import aggregates as a
+from tidegate.plan.aggregate import Aggregate
+from tidegate.testing.results import frozen
+from tidegate.testing.table import Row
+
+#: An aggregate's answer from its parameters and the (event time, value) pairs of a window, in the
+#: order they arrived, nulls left out.
+Answer = Callable[[Any, list[tuple[int, Any]]], Any]
+
+_COUNTS = (a.Count, a.CountDistinct, a.ApproxCountDistinct)
+
+
+def answer(
+    answers: Mapping[type[Aggregate], Answer], aggregate: Aggregate, rows: Sequence[tuple[int, Row]]
+) -> Any:
+    """An aggregate over rows with their event times: nulls are ignored, and over nothing it is null."""
+    if aggregate.column is None:
+        return answers[type(aggregate)](aggregate, [(time, row) for time, row in rows])
+    values = [(time, row.get(aggregate.column)) for time, row in rows]
+    present = [(time, value) for time, value in values if value is not None]
+    if not present and not isinstance(aggregate, _COUNTS):
+        return None
+    return answers[type(aggregate)](aggregate, present)
+
+
+def _values(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
+    return [value for _, value in pairs]
+
+
+def _without_nan(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
+    """Values that have an order: NaN has none, and counts only where there is nothing else."""
+    values = _values(pairs)
+    return [value for value in values if value == value] or values
+
+
+def _sum(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
+    values = _values(pairs)
+    if isinstance(values[0], float):
+        return _float_sum(values)
+    total = sum(values)
+    return (total + (1 << 63)) % (1 << 64) - (1 << 63) if isinstance(total, int) else total
+
+
+def _float_sum(values: Sequence[float]) -> float:
+    if all(map(math.isfinite, values)):
+        return math.fsum(values)
+    return sum(value for value in values if not math.isfinite(value))
+
+
+def _mean(_: Aggregate, pairs: list[tuple[int, Any]]) -> float:
+    return _float_sum([float(value) for value in _values(pairs)]) / len(pairs)
+
+
+def _var(aggregate: a.Var, pairs: list[tuple[int, Any]]) -> float | None:
+    values = [float(value) for value in _values(pairs)]
+    degrees = len(values) - (0 if aggregate.population else 1)
+    if degrees == 0:
+        return None
+    mean = _float_sum(values) / len(values)
+    return _float_sum([(value - mean) ** 2 for value in values]) / degrees
+
+
+def _stddev(aggregate: a.Stddev, pairs: list[tuple[int, Any]]) -> float | None:
+    variance = _var(aggregate, pairs)
+    return None if variance is None else math.sqrt(variance)
+
+
+def _first(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
+    return min(pairs, key=lambda pair: pair[0])[1]  # of equal ones `min` takes the first
+
+
+def _last(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
+    return max(reversed(pairs), key=lambda pair: pair[0])[1]
+
+
+def _collect(_: Aggregate, pairs: list[tuple[int, Any]]) -> list[Any]:
+    return _values(sorted(pairs, key=lambda pair: (pair[0], pair[1] != pair[1], pair[1])))
+
+
+def _quantile(aggregate: a.Quantile, pairs: list[tuple[int, Any]]) -> float | None:
+    values = sorted(float(value) for value in _values(pairs) if math.isfinite(value))
+    return values[math.floor((len(values) - 1) * aggregate.q)] if values else None
+
+
+ANSWERS: Mapping[type[Aggregate], Answer] = {
+    a.Count: lambda _, pairs: len(pairs),
+    a.Sum: _sum,
+    a.Mean: _mean,
+    a.Min: lambda _, pairs: min(_without_nan(pairs)),
+    a.Max: lambda _, pairs: max(_without_nan(pairs)),
+    a.Var: _var,
+    a.Stddev: _stddev,
+    a.First: _first,
+    a.Last: _last,
+    a.CountDistinct: lambda _, pairs: len(set(map(frozen, _values(pairs)))),
+    a.ApproxCountDistinct: lambda _, pairs: len(set(map(frozen, _values(pairs)))),
+    a.Collect: _collect,
+    a.Quantile: _quantile,
+}
