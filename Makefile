@@ -29,7 +29,7 @@ lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1:
 		--universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) \
-		--group dev pyproject.toml --output-file requirements.lock
+		--all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove caches and build output (.venv stays: delete it to start over)
 	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info

@@ -9,28 +9,13 @@ readonly oldest_python=3.11
 readonly oldest_java=17
 readonly ready=.venv/.ready
 
-export DEBIAN_FRONTEND=noninteractive
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf 'setup: %s\n' "$*" >&2; }
+. scripts/apt.sh
 fail() {
     say "$@"
     exit 1
-}
-
-# apt_install PACKAGE: false where there is no apt-get, no right to use it, or it fails.
-apt_install() {
-    local log
-    command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ] || return 1
-    say "installing $1"
-    log=$(mktemp)
-    if { apt-get update && apt-get install -y --no-install-recommends "$1"; } >"$log" 2>&1; then
-        rm -f "$log"
-    else
-        tail -n 20 "$log" >&2
-        rm -f "$log"
-        return 1
-    fi
 }
 
 python_is_new_enough() {

@@ -1,8 +1,17 @@
 """Where the rows of a channel go: `tg.sinks`. Any function `(rows: DataFrame, batch_id)` works too."""
 
 from os import PathLike, fspath
+from pathlib import Path
 
-from tidegate.connectors import ConsoleSink, DiscardSink, FileSink, MemorySink
+from tidegate.connectors import (
+    ConsoleSink,
+    DiscardSink,
+    DuckDB,
+    FileSink,
+    MemorySink,
+    Postgres,
+    TableSink,
+)
 
 
 def memory() -> MemorySink:
@@ -23,6 +32,23 @@ def parquet(path: str | PathLike[str]) -> FileSink:
 def json(path: str | PathLike[str]) -> FileSink:
     """JSON lines in a folder, each row exactly once, also after a crash."""
     return FileSink(fspath(path), "json")
+
+
+def duckdb(path: str | PathLike[str], table: str) -> TableSink:
+    """A table in a DuckDB file that is the result as it stands, each batch applied exactly once.
+
+    Changes (`op`) are applied; corrected results replace the earlier ones; other rows are added.
+    The table is made if there is none. Other processes can read the file between batches.
+    """
+    return TableSink(DuckDB(Path(path).absolute()), table)
+
+
+def postgres(dsn: str, table: str) -> TableSink:
+    """A table in PostgreSQL (15 or newer) that is the result as it stands, as `duckdb` keeps it.
+
+    `dsn` is what libpq takes: `postgresql://user@host/database`, or `host=… dbname=…`.
+    """
+    return TableSink(Postgres(dsn), table)
 
 
 def discard() -> DiscardSink:

@@ -1,5 +1,31 @@
 """Where rows come from and go to."""
 
-from tidegate.connectors.sinks import ConsoleSink, DiscardSink, FileSink, MemorySink, Sink, location
+from tidegate.connectors.duckdb import DuckDB
+from tidegate.connectors.postgres import Postgres
+from tidegate.connectors.sinks import (
+    ConsoleSink,
+    DiscardSink,
+    FileSink,
+    MemorySink,
+    Preparable,
+    Sink,
+    Target,
+    Write,
+    location,
+)
+from tidegate.connectors.tables import TableSink
 
-__all__ = ["ConsoleSink", "DiscardSink", "FileSink", "MemorySink", "Sink", "location"]
+__all__ = [
+    "ConsoleSink",
+    "DiscardSink",
+    "DuckDB",
+    "FileSink",
+    "MemorySink",
+    "Postgres",
+    "Preparable",
+    "Sink",
+    "TableSink",
+    "Target",
+    "Write",
+    "location",
+]

@@ -1,7 +1,7 @@
-"""Sinks: where a channel's rows go, batch by batch. Each is a callable `(rows, batch_id)`.
+"""Sinks: where a channel's rows go, batch by batch. Each is a callable `(rows, batch_id)`, or makes one.
 
 A batch that is replayed after a crash has the same id and the same rows, and a sink must not keep
-them twice: files carry the batch id in their names, memory is keyed by it.
+them twice: files carry the batch id in their names, memory is keyed by it, tables note it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,40 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyarrow import fs
 
 #: `(DataFrame of one batch, batch id) → None`. Any function of this form is a sink.
-Sink = Callable[[Any, int], None]
+Write = Callable[[Any, int], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a sink is to be filled with: the rows of one channel of one query."""
+
+    #: The query's id: made by its first start, the same after every restart.
+    query: str
+    channel: str
+    #: The columns of the rows, `op` among them if they are changes.
+    schema: pa.Schema
+    #: The columns that tell rows apart; none where every row stands for itself.
+    identity: tuple[str, ...] = ()
+    #: Do rows carry `op`, so that some take back others?
+    changes: bool = False
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A sink that wants to know what it will be given, before the query starts."""
+
+    def prepare(self, target: Target) -> Write:
+        """Check that the rows can be taken, and say what takes them."""
+        ...
+
+
+Sink = Write | Preparable
 
 
 def location(path: str) -> str:

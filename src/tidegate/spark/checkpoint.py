@@ -1,9 +1,11 @@
-"""The note beside a checkpoint that says which plan its state belongs to."""
+"""The note beside a checkpoint: the id of the query, and which plan its state belongs to."""
 
 from __future__ import annotations
 
 import json
 import posixpath
+import uuid
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyarrow import fs
@@ -14,26 +16,37 @@ from tidegate.plan.identity import Identity
 NOTE = "tidegate.json"
 
 
+@dataclass(frozen=True)
+class Note:
+    """What is written down; the id is the query's own, and nothing is compared with it."""
+
+    query: str
+    identity: Identity
+
+
 def stored_identity(checkpoint: str) -> Identity | None:
-    """The note of an earlier start, if there was one."""
+    """The identity that an earlier start wrote down, if there was one."""
     filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-    return _read(filesystem, posixpath.join(folder, NOTE))
+    note = _read(filesystem, posixpath.join(folder, NOTE))
+    return note.identity if note else None
 
 
-def claim(checkpoint: str, identity: Identity) -> None:
-    """Write the note on the first start; on later ones check that nothing differs."""
+def claim(checkpoint: str, identity: Identity) -> str:
+    """Write the note on the first start; on later ones check that nothing differs. The query's id."""
     filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-    note = posixpath.join(folder, NOTE)
-    stored = _read(filesystem, note)
+    path = posixpath.join(folder, NOTE)
+    stored = _read(filesystem, path)
     if stored is None:
         if filesystem.get_file_info(posixpath.join(folder, "offsets")).type != fs.FileType.NotFound:
             raise CheckpointMismatch(
                 f"{checkpoint} is the checkpoint of a query that tidegate did not start: "
                 "choose a new checkpoint location"
             )
-        _write(filesystem, folder, note, identity)
-    elif stored != identity:
-        raise CheckpointMismatch(_difference(checkpoint, stored, identity))
+        stored = Note(str(uuid.uuid4()), identity)
+        _write(filesystem, folder, path, stored)
+    elif stored.identity != identity:
+        raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
+    return stored.query
 
 
 def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
@@ -51,18 +64,18 @@ def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
     )
 
 
-def _read(filesystem: Any, note: str) -> Identity | None:
-    if filesystem.get_file_info(note).type == fs.FileType.NotFound:
+def _read(filesystem: Any, path: str) -> Note | None:
+    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
         return None
-    with filesystem.open_input_stream(note) as stream:
+    with filesystem.open_input_stream(path) as stream:
         try:
-            return json.loads(stream.read())
-        except ValueError as error:
-            raise CheckpointMismatch(f"{note} is damaged and cannot be read: {error}") from None
+            return Note(**json.loads(stream.read()))
+        except (ValueError, TypeError) as error:
+            raise CheckpointMismatch(f"{path} is damaged and cannot be read: {error}") from None
 
 
-def _write(filesystem: Any, folder: str, note: str, identity: Identity) -> None:
+def _write(filesystem: Any, folder: str, path: str, note: Note) -> None:
     filesystem.create_dir(folder, recursive=True)
-    with filesystem.open_output_stream(note + ".new") as stream:
-        stream.write(json.dumps(identity, indent=2).encode())
-    filesystem.move(note + ".new", note)
+    with filesystem.open_output_stream(path + ".new") as stream:
+        stream.write(json.dumps(asdict(note), indent=2).encode())
+    filesystem.move(path + ".new", path)

@@ -8,10 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from tidegate.connectors import Sink, location
+from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Emit
+from tidegate.plan.policies import Retracting
 from tidegate.spark.checkpoint import claim, stored_identity
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
@@ -69,10 +70,11 @@ def start(
     if stored and buckets is None:
         buckets = int(stored["buckets"])  # state stays where it is, whatever the session's partitions
     lowered = lower(plan, df, buckets)
-    claim(checkpoint, lowered.identity)
+    query = claim(checkpoint, lowered.identity)
+    writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
     metrics = Metrics()
     writer = (
-        lowered.packed.writeStream.foreachBatch(_writer(lowered, sinks, metrics))
+        lowered.packed.writeStream.foreachBatch(_writer(lowered, writes, metrics))
         .option("checkpointLocation", checkpoint)
         .outputMode("append")
     )
@@ -81,16 +83,30 @@ def start(
     return Query(writer.start(), metrics)
 
 
-def _writer(lowered: Lowered, sinks: Mapping[str, Sink], metrics: Metrics) -> Any:
+def _target(plan: Emit, channel: str, query: str) -> Target:
+    """What the sink of a channel is told: results are told apart by key and window, others not."""
+    schema = plan.channels[channel]
+    if channel != MAIN:
+        return Target(query, channel, schema)
+    keys = plan.input.input.input.keys
+    identity = (*keys, *(field.name for field in WINDOW_COLUMNS))
+    return Target(query, channel, schema, identity, isinstance(plan.emission, Retracting))
+
+
+def _prepared(sink: Sink, target: Target) -> Write:
+    return sink.prepare(target) if isinstance(sink, Preparable) else sink
+
+
+def _writer(lowered: Lowered, writes: Mapping[str, Write], metrics: Metrics) -> Any:
     def write(packed: DataFrame, batch_id: int) -> None:
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
         try:
             found = packed.select("channel", "rows").collect()
             counts = metrics.record(batch_id, [(row[0], row[1]) for row in found])
-            for channel, sink in sinks.items():
+            for channel, write_rows in writes.items():
                 if counts[channel]:
-                    sink(lowered.channel(channel, packed), batch_id)
+                    write_rows(lowered.channel(channel, packed), batch_id)
         finally:
             packed.unpersist()
 
@@ -101,7 +117,7 @@ def _check_channels(plan: Emit, sinks: Mapping[str, Sink]) -> None:
     for channel, sink in sinks.items():
         if channel not in plan.channels:
             raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, plan.channels)}")
-        if not callable(sink):
+        if not (callable(sink) or isinstance(sink, Preparable)):
             raise ChannelError(
                 f"the sink of channel {channel!r} is {sink!r}; use tg.sinks, for instance "
                 "tg.sinks.parquet('out'), or a function (rows, batch_id)"
