@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(case.name for case in chosen))
         return 0
     os.chdir(launch.ROOT)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 132)
     results, failures = _run(chosen, options.quick, console)
     whole = {"about": _about(options.quick), **report.assemble(results, cases), "failures": failures}
     report.show(whole, console)

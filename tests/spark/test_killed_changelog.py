@@ -1,8 +1,6 @@
 """Processes that write changelogs to PostgreSQL, killed again and again: the tables end right."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +18,7 @@ from psycopg.rows import dict_row
 
 from tests.spark.conftest import Click, write_batches
 from tests.spark.killed_changelog import WINDOWS, program
+from tests.spark.processes import kill_session
 from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 
@@ -115,13 +113,3 @@ class Run:
 
     def _log(self) -> str:
         return (self.folder / self.window).read_text()[-4000:]
-
-
-def kill_session(session: int) -> None:
-    """SIGKILL for all processes of a session: Spark's workers are a process group of their own."""
-    for pid in psutil.pids():
-        try:
-            if os.getsid(pid) == session:
-                os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # gone in the meantime

@@ -1,8 +1,6 @@
 """Stops, restarts and crashes: nothing lost, nothing doubled."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +14,7 @@ import pytest
 
 import tidegate as tg
 from tests.spark.conftest import run, seconds, write_batches
+from tests.spark.processes import kill_session
 from tests.spark.test_windows import FLUSH, disordered, expected_windows
 
 CHILD = Path(__file__).with_name("crashing_query.py")
@@ -125,5 +124,5 @@ def wait_for_output(folder: Path, child: subprocess.Popen[bytes]) -> None:
 def kill(child: subprocess.Popen[bytes]) -> None:
     """SIGKILL for the process, its JVM and its workers, all at once."""
     if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
+        kill_session(child.pid)
     child.wait()

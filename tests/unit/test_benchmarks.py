@@ -92,6 +92,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         },
         "emitted": {"rows": rows if case.complete else changes(case), "events": events, "spend": 1.5},
         "batch_rows": [case.rows, 1, 0],
+        "state": {"rocksdbSstFileSize": 2_500_000},
         "total_s": mean,
         "peak_rss_bytes": {"jvm": 1, "python": 2},
         "others_cpu": 0.0,
@@ -142,7 +143,7 @@ def test_the_report_is_json_and_prints():
     whole = assembled(dict.fromkeys(catalogue(), 1))
     assert json.loads(json.dumps(whole)) == whole
     out = io.StringIO()
-    report.show(whole, Console(file=out, width=120))
+    report.show(whole, Console(file=out, width=132))
     assert "hopping-60-1/tidegate" in out.getvalue()
     assert ">= 2,000,000 events/s" in out.getvalue()
 
