@@ -30,17 +30,8 @@ class SessionStore:
 
     def of_keys(self, codes: np.ndarray, after: int) -> pl.DataFrame | None:
         """The sessions of these keys that end after a time."""
-        pages = self.state.load(_TABLE)
-        if not pages:
-            return None
-        wanted = np.zeros(self.state.known_keys.num_rows, dtype=bool)
-        wanted[codes] = True
-        found = []
-        for page in pages:
-            hit = wanted[page[KEY].to_numpy()] & (page[END].to_numpy() > after)
-            if hit.any():
-                found.append(page[np.flatnonzero(hit)])
-        current = latest(found, _IDENTITY)
+        pages = self.state.of_keys(self.state.load(_TABLE), codes)
+        current = latest([page.filter(pl.col(END) > after) for page in pages], _IDENTITY)
         current = None if current is None else current.filter(~pl.col(_GONE)).drop(_GONE)
         return current if current is not None and len(current) else None
 

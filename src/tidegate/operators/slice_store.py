@@ -156,11 +156,13 @@ class SliceStore:
         if slices is not None:
             self.state.append(_TABLE, slices, SLICE, self._page_width)
 
-    def between(self, first: int, last: int) -> Slices | None:
-        """The slices that windows `first … last` are made of, or nothing where there are none."""
+    def between(self, first: int, last: int, keys: np.ndarray | None = None) -> Slices | None:
+        """The slices that windows `first … last`, of these keys, are made of; None: there are none."""
         low, high = self.slicing.first_slice(first), self.slicing.last_slice(last)
         inside = pl.col(SLICE).is_between(low, high)
-        pages = [page.filter(inside) for page in self.state.load(_TABLE, low, high)]
+        pages = self.state.load(_TABLE, low, high)
+        pages = pages if keys is None else self.state.of_keys(pages, keys)
+        pages = [page.filter(inside) for page in pages]
         pages = [page for page in pages if len(page)]
         if not pages:
             return None

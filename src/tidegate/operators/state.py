@@ -169,6 +169,15 @@ class BucketState:
         memory.update(zip(missing, frames, strict=True))
         return [memory[page.id] for page in pages]
 
+    def of_keys(self, pages: list[pl.DataFrame], codes: np.ndarray) -> list[pl.DataFrame]:
+        """The rows of these keys: few of many are found without looking at anything else of a page."""
+        if not pages:
+            return []
+        wanted = np.zeros(self.known_keys.num_rows, dtype=bool)
+        wanted[codes] = True
+        hits = (np.flatnonzero(wanted[page[KEY].to_numpy()]) for page in pages)
+        return [page[hit] for page, hit in zip(pages, hits, strict=True)]
+
     def append(self, table: str, rows: pl.DataFrame, position: str, width: int = LAST_POSITION) -> None:
         """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
         newest = max((page.generation for page in self.pages(table)), default=0)

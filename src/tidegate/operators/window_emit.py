@@ -116,7 +116,7 @@ class EmitChanges:
         results = _results(store, key, number)
         if results is None:
             return
-        out = self._out(store, number)
+        out = self._out(store, key, number)
         names = store.accumulators.names
         put(net_change(out, results, _IDENTITY, names, self.policy))
         self._keep(store, results, now, waiting=False)
@@ -124,7 +124,7 @@ class EmitChanges:
     def _whose_turn_it_is(
         self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        out = self._out(store, number) if self.policy.interval and len(key) else None
+        out = self._out(store, key, number) if self.policy.interval and len(key) else None
         if out is None:
             return key, number
         asked = pl.DataFrame({KEY: key, WINDOW: number})
@@ -142,8 +142,9 @@ class EmitChanges:
         chosen = out.filter(pl.col(_WAITING) & pl.col(WINDOW).is_between(first, last))
         return chosen[KEY].to_numpy(), chosen[WINDOW].to_numpy()
 
-    def _out(self, store: SliceStore, number: np.ndarray) -> pl.DataFrame | None:
-        return latest(store.state.load(_OUT, int(number.min()), int(number.max())), _IDENTITY)
+    def _out(self, store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:
+        pages = store.state.load(_OUT, int(number.min()), int(number.max()))
+        return latest(store.state.of_keys(pages, key), _IDENTITY)
 
     def _keep(self, store: SliceStore, entries: pl.DataFrame, at: int, *, waiting: bool) -> None:
         columns = [*_IDENTITY, *store.accumulators.names]
@@ -191,7 +192,7 @@ def _put_between(store: SliceStore, first: int, last: int, put: Put) -> None:
 
 def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:
     """The results of those windows that have data."""
-    slices = store.between(int(number.min()), int(number.max())) if len(key) else None
+    slices = store.between(int(number.min()), int(number.max()), key) if len(key) else None
     windows = None if slices is None else slices.locate(key, number)
     return slices.results(windows) if slices is not None and windows else None
 
