@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import note
 from hypothesis import strategies as st
 
@@ -122,6 +123,9 @@ def sessions(draw: st.DrawFn, longest: int = 40) -> Session:
 
 #: Both kinds, for rules that hold for either.
 KINDS: dict[str, st.SearchStrategy[Window]] = {"hopping": windows(), "session": sessions()}
+EVERY_KIND = pytest.mark.parametrize("window", KINDS.values(), ids=KINDS)
+EVERY_STRATEGY = pytest.mark.parametrize("emission", STRATEGIES.values(), ids=STRATEGIES)
+ANY_POLICY = st.sampled_from(list(POLICIES.values()))
 
 
 @st.composite
@@ -270,3 +274,8 @@ def _length(gap: timedelta | None) -> int | None:
 
 def _below(node: Any) -> list[Any]:
     return [child for parent in node.inputs for child in (parent, *_below(parent))]
+
+
+def agrees(program: Program) -> None:
+    """Does the kernel do, batch by batch, what the oracle says?"""
+    assert_same(program, run_oracle(program, watermarks(program)), run_kernel(program))

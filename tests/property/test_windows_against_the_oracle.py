@@ -15,36 +15,74 @@ from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
 from tidegate.testing import KernelHost, Oracle
 
-EVERY_STRATEGY = pytest.mark.parametrize("emission", p.STRATEGIES.values(), ids=p.STRATEGIES)
+few = settings(max_examples=settings.default.max_examples // 2)
 
 
 @pytest.mark.parametrize("late", p.POLICIES.values(), ids=p.POLICIES)
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
 @given(data=st.data())
-def test_each_batch_puts_out_what_the_rules_say(emission, late, data):
-    program = data.draw(p.programs(emission, late))
-    expected = p.run_oracle(program, p.watermarks(program))
-    p.assert_same(program, expected, p.run_kernel(program))
+def test_each_batch_puts_out_what_the_rules_say(window, emission, late, data):
+    p.agrees(data.draw(p.programs(emission, late, window=window)))
 
 
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
 @given(data=st.data())
-def test_nothing_is_said_of_windows_whose_results_did_not_change(emission, data):
-    program = data.draw(p.programs(emission, Drop(), p.STEADY, counted=False))
-    expected = p.run_oracle(program, p.watermarks(program))
-    p.assert_same(program, expected, p.run_kernel(program))
+def test_nothing_is_said_of_windows_whose_results_did_not_change(window, emission, data):
+    p.agrees(data.draw(p.programs(emission, Drop(), p.STEADY, window=window, counted=False)))
 
 
-@pytest.mark.parametrize("late", [Drop(), SideOutput("late")], ids=str)
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
 @given(data=st.data())
-def test_first_and_last_go_by_event_time_and_then_by_arrival(emission, late, data):
-    program = data.draw(p.programs(emission, late, p.BY_ARRIVAL))
-    expected = p.run_oracle(program, p.watermarks(program))
-    p.assert_same(program, expected, p.run_kernel(program))
+def test_first_and_last_go_by_event_time_and_then_by_arrival(window, emission, data):
+    late = data.draw(st.sampled_from([Drop(), SideOutput("late")]))
+    p.agrees(data.draw(p.programs(emission, late, p.BY_ARRIVAL, window=window)))
 
 
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
+@few
+@given(data=st.data())
+def test_reordering_rows_inside_a_batch_changes_nothing(window, emission, data):
+    program = data.draw(p.programs(emission, data.draw(p.ANY_POLICY), window=window))
+    mixed = [replace(step, rows=data.draw(st.permutations(step.rows))) for step in program.steps]
+    reordered = replace(program, steps=mixed)
+    p.assert_same(program, p.run_kernel(program), p.run_kernel(reordered))
+
+
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
+@few
+@given(data=st.data())
+def test_all_rows_at_once_give_the_final_answer(window, emission, data):
+    """What a batch query does: one step without a watermark, then the end of time."""
+    program = data.draw(p.programs(emission, Reassign(Micros(5)), window=window))
+    rows = [row for step in program.steps for row in step.rows]
+    host, oracle = KernelHost(program.plan, buckets=program.buckets), Oracle(program.plan)
+    got, expected = [host.batch(rows), host.end()], [oracle.batch(rows, None), oracle.end()]
+    p.assert_same(program, expected, got)
+    assert got[0].counts["late_rows"] == 0
+
+
+@p.EVERY_STRATEGY
+@p.EVERY_KIND
+@few
+@given(data=st.data())
+def test_nothing_is_stored_once_the_watermark_has_passed_everything(window, emission, data):
+    program = data.draw(p.programs(emission, Drop(), window=window))
+    host = KernelHost(program.plan, buckets=program.buckets)
+    for step in program.steps:
+        host.batch(step.rows, worker=step.worker)
+    host.end()
+    assert not any(host.stored.values())
+
+
+# -- slices -----------------------------------------------------------------------------------
+
+
+@p.EVERY_STRATEGY
 @settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_long_streams_that_never_close_compact_without_changing_anything(emission, data):
@@ -60,11 +98,10 @@ def test_long_streams_that_never_close_compact_without_changing_anything(emissio
     plan = plan_of(
         Hopping(*map(Micros, window)), data.draw(p.aggregates()), emission=emission, tolerance=400
     )
-    program = p.Program(plan, steps)
-    p.assert_same(program, p.run_oracle(program, p.watermarks(program)), p.run_kernel(program))
+    p.agrees(p.Program(plan, steps))
 
 
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
 @given(data=st.data())
 def test_pages_that_hold_closed_and_open_windows_change_nothing(emission, data):
     """Two pages a batch, however long a time it spans: much is over when the rest falls due."""
@@ -75,10 +112,10 @@ def test_pages_that_hold_closed_and_open_windows_change_nothing(emission, data):
         p.assert_same(program, expected, p.run_kernel(program))
 
 
-@EVERY_STRATEGY
+@p.EVERY_STRATEGY
 @given(data=st.data())
 def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
-    program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
+    program = data.draw(p.programs(emission, data.draw(p.ANY_POLICY)))
     window = program.plan.input.input
     coarse = Hopping(*(Micros(777 * part) for part in (window.window.size, window.window.slide)))
     plan = replace(program.plan, input=replace(program.plan.input, input=replace(window, window=coarse)))
@@ -91,37 +128,3 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
         assert result.watermark is None or result.watermark % 1000 == 0
         expected = oracle.batch(rows, result.watermark, host.now)
         p.assert_same(program, [expected], [result])
-
-
-@EVERY_STRATEGY
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_reordering_rows_inside_a_batch_changes_nothing(emission, data):
-    program = data.draw(p.programs(emission, data.draw(st.sampled_from(list(p.POLICIES.values())))))
-    mixed = [replace(step, rows=data.draw(st.permutations(step.rows))) for step in program.steps]
-    reordered = replace(program, steps=mixed)
-    p.assert_same(program, p.run_kernel(program), p.run_kernel(reordered))
-
-
-@EVERY_STRATEGY
-@given(data=st.data())
-def test_all_rows_at_once_give_the_final_answer(emission, data):
-    """What a batch query does: one step without a watermark, then the end of time."""
-    program = data.draw(p.programs(emission, Reassign(Micros(5))))
-    rows = [row for step in program.steps for row in step.rows]
-    host, oracle = KernelHost(program.plan, buckets=program.buckets), Oracle(program.plan)
-    got, expected = [host.batch(rows), host.end()], [oracle.batch(rows, None), oracle.end()]
-    p.assert_same(program, expected, got)
-    assert got[0].counts["late_rows"] == 0
-
-
-@EVERY_STRATEGY
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_nothing_is_stored_once_the_watermark_has_passed_everything(emission, data):
-    program = data.draw(p.programs(emission, Drop()))
-    host = KernelHost(program.plan, buckets=program.buckets)
-    for step in program.steps:
-        host.batch(step.rows, worker=step.worker)
-    host.end()
-    assert not any(host.stored.values())

@@ -6,7 +6,7 @@ rows are looked at, and to `take_in` what those rows changed, which it also keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,7 +15,7 @@ from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.changelog import net_change
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
-from tidegate.operators.windowed import ANY_TIME
+from tidegate.operators.windowed import ANY_TIME, Put
 from tidegate.plan.policies import Emission, Retracting
 
 #: The number of a session among those of one batch.
@@ -27,8 +27,6 @@ _OUT, _WAITING = "__tidegate_out", "__tidegate_waiting"
 #: When a row went out.
 _AT = "__tidegate_at"
 _IDENTITY = [KEY, START, END]
-
-Put = Callable[[pl.DataFrame], None]
 
 
 @dataclass(frozen=True)

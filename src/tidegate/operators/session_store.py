@@ -1,9 +1,12 @@
 """SessionStore: the live sessions of a bucket, as entries of which the latest counts.
 
-A batch appends entries for the sessions it changed and reads nothing else: cost follows what is
-touched. An entry is known by key and start; a session that another absorbed gets an entry that says
-so. Entries need no clearing when sessions close: one that ended before the horizon is over, and so
-is every earlier entry for it, because sessions only grow.
+A batch appends entries for the sessions it changed; it rewrites nothing else, but for merging pages
+now and then. It looks through the keys and ends of all entries, which a worker remembers (one that
+does not reads every page once), and at the rest of an entry only where the batch touches it.
+
+An entry is known by key and start; a session that another absorbed gets an entry that says so.
+Entries need no clearing when sessions close: one that ended before the horizon is over, and so is
+every earlier entry for it, because sessions only grow.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys, late
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Clock, Outcome, Parcel
+from tidegate.operators.kernel import Outcome
 from tidegate.operators.session_emit import NUMBER, Changed, carried, session_emit
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.sweep import Sweep, sweep
-from tidegate.operators.windowed import NEVER, ROWS, Arrival, Partials, WindowKernel
+from tidegate.operators.windowed import NEVER, ROWS, Arrival, Moment, Partials, Put, WindowKernel
 from tidegate.plan.nodes import Emit
 from tidegate.plan.windows import Session
 
@@ -77,21 +77,22 @@ class SessionKernel(WindowKernel):
 
     # -- step ---------------------------------------------------------------------------------
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
-        out = Outcome()
-        watermark = state.directory.watermark if clock.watermark is None else clock.watermark
-        was, horizon = self._horizon(state.directory.watermark), self._horizon(watermark)
+    def advance(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        moment: Moment,
+        out: Outcome,
+        put: Put,
+    ) -> int | None:
+        was, horizon = self._horizon(moment.was), self._horizon(moment.watermark)
         store = SessionStore(state)
-
-        results: list[pl.DataFrame] = []
-        self.emit.close(store, was, horizon, clock.now, results.append)
-        changed = self._take_in(store, self.arrivals(state, inputs), watermark, horizon, out)
-        self.emit.take_in(store, changed, horizon, clock.now, results.append)
-        self.put_out(state, results, out)
+        self.emit.close(store, was, horizon, moment.now, put)
+        changed = self._take_in(store, arrivals, moment.watermark, horizon, out)
+        self.emit.take_in(store, changed, horizon, moment.now, put)
         store.forget(horizon)
-        state.directory.watermark = watermark
-        out.due = self._due(store, horizon, watermark)
-        return out
+        due = self.emit.next_due(store, horizon)
+        return None if due is None else due + self.lateness
 
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         return results.column(START).to_numpy(), results.column(END).to_numpy()
@@ -141,13 +142,6 @@ class SessionKernel(WindowKernel):
         pieces = numbered.filter(pl.Series(touched))
         merged = self.accumulators.merge(pieces, [NUMBER], *carried(pieces))
         return Changed(_bounded(merged, joined.swept), replaced if len(replaced) else None)
-
-    def _due(self, store: SessionStore, horizon: int, watermark: int | None) -> int | None:
-        """When the next session falls due, or the first page can go; always after the watermark."""
-        due = self.emit.next_due(store, horizon)
-        if due is None or watermark is None:
-            return None if due is None else due + self.lateness
-        return max(due + self.lateness, watermark + 1)
 
 
 @dataclass(frozen=True)

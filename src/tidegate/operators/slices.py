@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys, late
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Clock, Outcome, Parcel
+from tidegate.operators.kernel import Outcome
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.window_emit import Progress, window_emit
-from tidegate.operators.windowed import NEVER, ROWS, Partials, WindowKernel
+from tidegate.operators.windowed import NEVER, ROWS, Arrival, Moment, Partials, Put, WindowKernel
 from tidegate.plan.nodes import Emit
 from tidegate.plan.windows import Hopping
 
-_OWNER = "__tidegate_owner"
+_PLACE = "__tidegate_place"
 
 
 class SliceKernel(WindowKernel):
@@ -64,48 +64,47 @@ class SliceKernel(WindowKernel):
         owner = np.where(inside, _owners(coded, states), -1) if owners else None
         return Partials(distinct, states, owner)
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
-        out = Outcome()
-        watermark = state.directory.watermark if clock.watermark is None else clock.watermark
+    def advance(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        moment: Moment,
+        out: Outcome,
+        put: Put,
+    ) -> int | None:
         store = SliceStore(state, self.slicing, self.accumulators)
-        progress = self._progress(state.directory.watermark, watermark, clock.now)
-
-        results: list[pl.DataFrame] = []
-        self.emit.close(store, progress, results.append)
-        fresh = self._take_in(state, inputs, watermark, progress.closed, out)
-        self.emit.take_in(store, fresh, progress, results.append)
-        self.put_out(state, results, out)
+        progress = self._progress(moment)
+        self.emit.close(store, progress, put)
+        fresh = self._take_in(state, arrivals, moment.watermark, progress.closed, out)
+        self.emit.take_in(store, fresh, progress, put)
         store.forget(progress.closed)
-        state.directory.watermark = watermark
-        out.due = self._due(store, progress, watermark)
-        return out
+        return self._due(store, progress)
 
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         number = results.column(WINDOW).to_numpy()
         return self.slicing.start(number), self.slicing.end(number)
 
-    def _progress(self, was: int | None, watermark: int | None, now: int) -> Progress:
+    def _progress(self, moment: Moment) -> Progress:
         def ended(time: int | None, lateness: int) -> int:
             return NEVER if time is None else self.slicing.last_ended(time - lateness)
 
         return Progress(
-            closed=ended(watermark, self.lateness),
-            ended=ended(watermark, 0),
-            was_closed=ended(was, self.lateness),
-            was_ended=ended(was, 0),
-            now=now,
+            closed=ended(moment.watermark, self.lateness),
+            ended=ended(moment.watermark, 0),
+            was_closed=ended(moment.was, self.lateness),
+            was_ended=ended(moment.was, 0),
+            now=moment.now,
         )
 
     def _take_in(
         self,
         state: BucketState,
-        inputs: Sequence[Parcel],
+        arrivals: Sequence[Arrival],
         watermark: int | None,
         closed: int,
         out: Outcome,
     ) -> pl.DataFrame | None:
         """The batch's states, merged, without those that came too late."""
-        arrivals = self.arrivals(state, inputs)
         parts = [arrival.states for arrival in arrivals]
         if watermark is not None and closed > NEVER:
             last_late = self.slicing.first_slice(closed + 1) - 1
@@ -119,19 +118,18 @@ class SliceKernel(WindowKernel):
             return self.accumulators.merge(pl.concat(filled), [KEY, SLICE])
         return filled[0].drop(ROWS) if filled else None
 
-    def _due(self, store: SliceStore, progress: Progress, watermark: int | None) -> int | None:
-        """When the next window falls due, or the first page can go; always after the watermark."""
+    def _due(self, store: SliceStore, progress: Progress) -> int | None:
+        """When the next window falls due, or the first page can go."""
         last = store.last_window_of_a_page()
         if last is None:
             return None
         gone = self.slicing.end(last) + self.lateness
         due = self.emit.next_due(store, progress, self.lateness)
-        soonest = gone if due is None else min(due, gone)
-        return soonest if watermark is None else max(soonest, watermark + 1)
+        return gone if due is None else min(due, gone)
 
 
 def _owners(rows: pl.DataFrame, states: pl.DataFrame) -> np.ndarray:
     """The place of each row's state; -1 where there is none."""
-    places = states.select(KEY, SLICE).with_row_index(_OWNER)
+    places = states.select(KEY, SLICE).with_row_index(_PLACE)
     placed = rows.select(KEY, SLICE).join(places, on=[KEY, SLICE], how="left", maintain_order="left")
-    return placed[_OWNER].cast(pl.Int64).fill_null(-1).to_numpy()
+    return placed[_PLACE].cast(pl.Int64).fill_null(-1).to_numpy()

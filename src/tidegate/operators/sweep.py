@@ -40,10 +40,9 @@ def sweep(key: np.ndarray, start: np.ndarray, end: np.ndarray, max_length: int |
     apart = np.diff(key) != 0
     if max_length:
         apart |= np.diff(start // max_length) != 0
-    group = np.concatenate([[0], np.cumsum(apart)]) if len(key) else key
     furthest = end
     if ((np.diff(end) < 0) & ~apart).any():  # never with one gap for all rows
-        furthest = running(end, group, np.maximum)
+        furthest = running(end, np.concatenate([[0], np.cumsum(apart)]), np.maximum)
     begins = np.ones(len(key), dtype=bool)
     begins[1:] = apart | (start[1:] > furthest[:-1])
     first = np.flatnonzero(begins)

@@ -7,7 +7,6 @@ are looked at, and to `take_in` those rows and say what they change. Window numb
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +16,11 @@ from tidegate.operators.changelog import latest, net_change
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
-from tidegate.operators.windowed import ANY_TIME, NEVER
+from tidegate.operators.windowed import ANY_TIME, NEVER, Put
 from tidegate.plan.policies import Emission, OnWatermark, Retracting
 
 _OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
 _IDENTITY = [KEY, WINDOW]
-
-Put = Callable[[pl.DataFrame], None]
 
 
 @dataclass(frozen=True)

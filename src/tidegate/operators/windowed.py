@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys, late
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.kernel import Outcome, Parcel, count_parcels
+from tidegate.operators.kernel import Clock, Outcome, Parcel, count_parcels
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, TIMESTAMP, Emit
 from tidegate.plan.policies import Retracting, SideOutput
@@ -33,6 +33,7 @@ ANY_TIME = -(1 << 62)
 
 _PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
+Put = Callable[[pl.DataFrame], None]
 
 #: Why rows cannot be used, and which of them; a row is judged by the first that applies.
 Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
@@ -56,6 +57,15 @@ class Arrival:
     rows: pa.Table | None = None
 
 
+@dataclass(frozen=True)
+class Moment:
+    """The watermark at a bucket's last step and at this one, and the batch's own time."""
+
+    was: int | None
+    watermark: int | None
+    now: int
+
+
 class WindowKernel(ABC):
     """A kernel of keyed windows with aggregates, for one logical plan."""
 
@@ -76,6 +86,17 @@ class WindowKernel(ABC):
     @abstractmethod
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and place in time; `owners` asks which is whose."""
+
+    @abstractmethod
+    def advance(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        moment: Moment,
+        out: Outcome,
+        put: Put,
+    ) -> int | None:
+        """Close what is due, take in what came, forget what is over; when the next falls due."""
 
     @abstractmethod
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +142,19 @@ class WindowKernel(ABC):
 
     # -- step ---------------------------------------------------------------------------------
 
-    def arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
+    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+        out = Outcome()
+        was = state.directory.watermark
+        watermark = was if clock.watermark is None else clock.watermark
+        results: list[pl.DataFrame] = []
+        arrivals = self._arrivals(state, inputs)
+        due = self.advance(state, arrivals, Moment(was, watermark, clock.now), out, results.append)
+        self._put_out(state, results, out)
+        state.directory.watermark = watermark
+        out.due = due if due is None or watermark is None else max(due, watermark + 1)
+        return out
+
+    def _arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
         """What the parcels brought, in the order they came."""
         sent = [blobs.decode(parcel.blob) for parcel in inputs if parcel.blob is not None]
         states = state.recode([(own, partials) for own, partials, *_ in sent])
@@ -156,7 +189,7 @@ class WindowKernel(ABC):
             in_time += state.recode([(moved.keys, blobs.to_arrow(moved.states))])
         return in_time
 
-    def put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
+    def _put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
         """Send results off; what is taken back comes before what is put out."""
         filled = [rows for rows in results if len(rows)]
         if len(filled) > 1 and isinstance(self.emission, Retracting):

@@ -76,8 +76,8 @@ def _pack(plan: Emit, df: DataFrame, kernel: Kernel, labels: list[int]) -> DataF
     """The columns the plan reads, broken rows whole as text, packed under the watermark.
 
     A broken row travels as text in the place of a text column that is read anyway: one more column,
-    null almost everywhere, would cost a sixth of the hand-over to Python. Columns are numbered on
-    the way: PySpark stumbles over names with dots and backticks.
+    null almost everywhere, would slow down the hand-over of every row. Columns are numbered on the
+    way: PySpark stumbles over names with dots and backticks.
     """
     source = plan.input.input.input.input
     names = [source.time, *(name for name in source.schema.names if name != source.time)]
