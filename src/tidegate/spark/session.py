@@ -21,6 +21,7 @@ _TUNED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
