@@ -44,13 +44,26 @@ class Session:
 
 
 @dataclass(frozen=True)
+class Sliding:
+    """Lookback and lookahead in seconds; without the latter results leave with their rows."""
+
+    lookback: int
+    lookahead: int | None = None
+
+    @property
+    def by_arrival(self) -> bool:
+        """Do results depend on the order of rows inside a batch, which is each engine's own?"""
+        return self.lookahead is None
+
+
+@dataclass(frozen=True)
 class Case:
     """One engine on one workload, run in a process of its own."""
 
     workload: str
     engine: Engine
     dataset: Dataset
-    window: Window | Session
+    window: Window | Session | Sliding
     #: Steady batches are those after this many, as far as they have the full number of rows.
     warmup: int
     rows: int
@@ -71,12 +84,28 @@ HOUR = Window(3600, 3600)
 SESSION = Session(10)
 #: Live sessions by the name of the workload.
 GROWTH = {"sessions-100k": 100_000, "sessions-1m": 1_000_000, "sessions-5m": 5_000_000}
+LOOKBACKS = {"10s": 10, "1m": 60, "10m": 600}
+SLIDING = {f"sliding-{name}": Sliding(seconds) for name, seconds in LOOKBACKS.items()}
+#: A short lookahead, so that each batch has about as many results as events.
+AHEAD = {f"sliding-ahead-{name}": Sliding(seconds, 10) for name, seconds in LOOKBACKS.items()}
+SLIDING_SLICES = {"sliding-slice": Sliding(10), "sliding-ahead-slice": Sliding(10, 10)}
 
 
 def catalogue(quick: bool = False) -> dict[str, Case]:
     """All cases by name, in the order they run; `quick` takes a tenth of the data."""
     scale = 10 if quick else 1
-    makers = (_windows, _bulk, _per_key, _small, _state, _sessions, _sessions_per_key, _growth)
+    makers = (
+        _windows,
+        _bulk,
+        _per_key,
+        _small,
+        _state,
+        _sessions,
+        _sessions_per_key,
+        _growth,
+        _sliding,
+        _sliding_per_key,
+    )
     return {case.name: case for make in makers for case in make(scale)}
 
 
@@ -171,3 +200,16 @@ def _growth(scale: int) -> Iterator[Case]:
             emission="changelog",
             complete=False,
         )
+
+
+def _sliding(scale: int) -> Iterator[Case]:
+    data = _events(scale, 10, 500_000)
+    for name, window in (SLIDING | AHEAD).items():
+        yield Case(name, "tidegate", data, window, warmup=1, rows=data.rows)
+
+
+def _sliding_per_key(scale: int) -> Iterator[Case]:
+    data = _events(scale, 3, 500_000)
+    for name, window in SLIDING_SLICES.items():
+        for engine in ("per-key", "tidegate"):
+            yield Case(name, engine, data, window, warmup=1, rows=data.rows)

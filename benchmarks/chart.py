@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import GROWTH, WINDOWS
+from benchmarks.cases import AHEAD, GROWTH, SLIDING, SLIDING_SLICES, WINDOWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +23,19 @@ def draw(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     results = {result["case"]: result for result in report["results"]}
-    panels = (_windows, _bulk, _per_key, _small, _state, _memory, _sessions, _growth)
-    figure, axes = pyplot.subplots(2, 4, figsize=(21, 9), layout="constrained")
+    panels = (
+        _windows,
+        _bulk,
+        _per_key,
+        _small,
+        _state,
+        _memory,
+        _sessions,
+        _growth,
+        _sliding,
+        _sliding_per_key,
+    )
+    figure, axes = pyplot.subplots(2, 5, figsize=(26, 9), layout="constrained")
     for panel, axis in zip(panels, axes.flat, strict=True):
         panel(axis, results)
         if not axis.patches:
@@ -64,6 +76,18 @@ def _sessions(axis: Axes, results: Results) -> None:
 def _growth(axis: Axes, results: Results) -> None:
     _bars(axis, results, [f"{name}/tidegate" for name in GROWTH], lambda r: r["steady"]["mean_ms"])
     axis.set(title="More live sessions, same input", ylabel="milliseconds per batch")
+
+
+def _sliding(axis: Axes, results: Results) -> None:
+    names = [f"{name}/tidegate" for name in (*SLIDING, *AHEAD)]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Around each row: longer lookback, same input", ylabel="events per second")
+
+
+def _sliding_per_key(axis: Axes, results: Results) -> None:
+    names = [f"{name}/{engine}" for name in SLIDING_SLICES for engine in ("per-key", "tidegate")]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Around each row, per key and packed", ylabel="events per second")
 
 
 def _small(axis: Axes, results: Results) -> None:
@@ -109,5 +133,5 @@ def _bars(axis: Axes, results: Results, names: list[str], value: Any) -> None:
 
 
 def _labels(names: list[str]) -> list[str]:
-    short = [name.removeprefix("bulk-").removeprefix("state-") for name in names]
+    short = [re.sub("^(bulk|state|sliding)-", "", name) for name in names]
     return [name.replace("-watermark-", "-watermark\n").replace("/", "\n") for name in short]

@@ -18,7 +18,7 @@ CACHE = Path(".cache/bench")
 #: The first event time: a full hour, in seconds.
 EPOCH = 1_699_999_200
 DISORDER = 3.0
-#: How far the closing event lies ahead: further than any window is long.
+#: How far the closing event lies ahead: further than any window reaches after an event.
 CLOSING_GAP = 120.0
 
 #: How a Zipf law of this exponent and the rates in `cases.py` were found: together they make about

@@ -1,4 +1,7 @@
-"""The same question to each engine: count and sum(price) by user and window."""
+"""The same question to each engine: count and sum(price) by user and window.
+
+Around each row, where Spark has no operator of its own, it is max(price) as well.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks.cases import Case, Session
-from benchmarks.per_key import session_per_key, tumbling_per_key
+from benchmarks.cases import Case, Session, Sliding
+from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
 
-#: More than the disorder of the data, so that no row is late.
-TOLERANCE = "5 seconds"
+#: In seconds; more than the disorder of the data, so that no row is late.
+TOLERANCE = 5
 
 
 def windows(case: Case, events: DataFrame) -> DataFrame:
-    """The results of a case: user, window_start, window_end, n, spend."""
+    """The results of a case: user, window_start, window_end, n, spend.
+
+    Around rows: ts, user, price, n, spend, most.
+    """
     return _ENGINES[case.engine](case, events)
 
 
 def _spark(case: Case, events: DataFrame) -> DataFrame:
-    timed = events.withWatermark("ts", TOLERANCE)
+    timed = _timed(events)
     grouped = timed.groupBy(_spark_window(case).alias("window"), "user")
     totals = grouped.agg(F.count("*").alias("n"), F.sum("price").alias("spend"))
     edges = [F.col(f"window.{edge}").alias(f"window_{edge}") for edge in ("start", "end")]
@@ -34,9 +40,16 @@ def _spark_window(case: Case) -> Column:
     return F.window("ts", f"{case.window.size} seconds", f"{case.window.slide} seconds")
 
 
+def _timed(events: DataFrame) -> DataFrame:
+    return events.withWatermark("ts", f"{TOLERANCE} seconds")
+
+
 def _tidegate(case: Case, events: DataFrame) -> DataFrame:
-    keyed = tg.events(events, time="ts", tolerance=TOLERANCE).key_by("user")
-    totals = keyed.window(_window(case)).agg(n=tg.count(), spend=tg.sum("price"))
+    keyed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s").key_by("user")
+    aggregates = {"n": tg.count(), "spend": tg.sum("price")}
+    if isinstance(case.window, Sliding):
+        aggregates["most"] = tg.max("price")
+    totals = keyed.window(_window(case)).agg(**aggregates)
     rows = totals.emit(getattr(tg.emit, case.emission)()).to_df()
     if case.emission != "changelog":
         return rows
@@ -48,14 +61,19 @@ def _tidegate(case: Case, events: DataFrame) -> DataFrame:
 def _window(case: Case) -> Any:
     if isinstance(case.window, Session):
         return tg.session(f"{case.window.gap} s")
+    if isinstance(case.window, Sliding):
+        ahead = case.window.lookahead
+        return tg.sliding(f"{case.window.lookback} s", None if ahead is None else f"{ahead} s")
     size, slide = case.window.size, case.window.slide
     return tg.tumbling(f"{size} s") if size == slide else tg.hopping(f"{size} s", f"{slide} s")
 
 
 def _per_key(case: Case, events: DataFrame) -> DataFrame:
-    timed = events.withWatermark("ts", TOLERANCE)
+    timed = _timed(events)
     if isinstance(case.window, Session):
         return session_per_key(timed, case.window.gap)
+    if isinstance(case.window, Sliding):
+        return sliding_per_key(timed, case.window.lookback, case.window.lookahead, TOLERANCE)
     return tumbling_per_key(timed, case.window.size)
 
 

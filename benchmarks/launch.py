@@ -75,7 +75,7 @@ def run_case(name: str, quick: bool) -> dict[str, Any]:
     stem = logs / name.replace("/", "-")
     command = [sys.executable, "-m", "benchmarks.run", name, *(["--quick"] if quick else [])]
     # Spark's workers import the processors of this package too.
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     out, err = stem.with_suffix(".out"), stem.with_suffix(".err")
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, env=environment)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import WINDOWS, Case
+from benchmarks.cases import AHEAD, SLIDING, SLIDING_SLICES, WINDOWS, Case, Sliding
 from benchmarks.data import Preloaded
 
 #: Results of cases by the name of the case.
@@ -24,6 +24,7 @@ _PAIRS = (
     ("small", "small/spark-plain", "small/tidegate"),
     ("session", "session/spark", "session/tidegate"),
     ("session-slice", "session-slice/per-key", "session-slice/tidegate"),
+    *((name, f"{name}/per-key", f"{name}/tidegate") for name in SLIDING_SLICES),
 )
 
 
@@ -62,6 +63,19 @@ def ratio(over: str, under: str, figure: str = "mean_ms") -> Callable[[Results],
 def throughput(case: str) -> Callable[[Results], float | None]:
     """Events per second of a case's steady batches."""
     return lambda results: results[case]["steady"]["events_per_s"] if case in results else None
+
+
+def spread(workloads: Iterable[str]) -> Callable[[Results], float | None]:
+    """How many times as long as the fastest of these workloads the slowest takes."""
+    names = {f"{workload}/tidegate" for workload in workloads}
+
+    def measure(results: Results) -> float | None:
+        if not names <= {*results}:
+            return None
+        means = [results[name]["steady"]["mean_ms"] for name in names]
+        return max(means) / min(means)
+
+    return measure
 
 
 def _spark_over_tidegate(workload: str) -> Callable[[Results], float | None]:
@@ -107,6 +121,20 @@ TARGETS = (
         ratio("sessions-5m/tidegate", "sessions-100k/tidegate"),
         at_most=True,
     ),
+    Target(
+        "sliding: per-key transformWithStateInPandas",
+        40,
+        ratio("sliding-slice/per-key", "sliding-slice/tidegate"),
+    ),
+    Target(
+        "sliding with lookahead: per-key transformWithStateInPandas",
+        40,
+        ratio("sliding-ahead-slice/per-key", "sliding-ahead-slice/tidegate"),
+    ),
+    *(
+        Target(f"{name} 10 s, 1 min, 10 min: slowest against fastest", 2, spread(those), at_most=True)
+        for name, those in {"lookback": SLIDING, "lookahead, and lookback": AHEAD}.items()
+    ),
 )
 
 
@@ -126,17 +154,32 @@ def checks(results: Results, cases: dict[str, Case]) -> list[Check]:
     for case in complete:
         reference = next(other for other in complete if other.workload == case.workload)
         if reference is not case and case.emission != "changelog":
-            found.append(_same(results[reference.name], results[case.name]))
+            found.append(_same(case, results[reference.name], results[case.name]))
     found += [_loaded(cases[name], results[name]) for name in results if not cases[name].complete]
     return found
 
 
 def _all_counted(case: Case, result: dict[str, Any]) -> Check:
     """Each event is in as many windows as it must be; all but the closing event's have closed."""
-    batches = sum(rows for rows in result["batch_rows"] if rows >= case.rows)
-    wanted = batches * case.window.copies + (case.emission == "changelog")  # open ones are out, too
+    if isinstance(case.window, Sliding):
+        return _one_each(case, case.window, result)
+    copies = _full_batches(case, result) * case.window.copies
+    wanted = copies + (case.emission == "changelog")  # open ones are out, too
     events = result["emitted"]["events"]
     return Check(f"{case.name} counts all events", events == wanted, f"{events:,} of {wanted:,}")
+
+
+def _one_each(case: Case, window: Sliding, result: dict[str, Any]) -> Check:
+    """Each event has one result; only the closing event's is still open, where it looks ahead."""
+    wanted = _full_batches(case, result) + (window.lookahead is None)
+    rows = result["emitted"]["rows"]
+    name = f"{case.name} has one result for each event"
+    return Check(name, rows == wanted, f"{rows:,} of {wanted:,}")
+
+
+def _full_batches(case: Case, result: dict[str, Any]) -> int:
+    """Their events: all but the closing one."""
+    return sum(rows for rows in result["batch_rows"] if rows >= case.rows)
 
 
 def _loaded(case: Case, result: dict[str, Any]) -> Check:
@@ -149,12 +192,15 @@ def _loaded(case: Case, result: dict[str, Any]) -> Check:
     return Check(f"{case.name} emits each change", rows == wanted, f"{rows:,} of {wanted:,}")
 
 
-def _same(left: dict[str, Any], right: dict[str, Any]) -> Check:
+def _same(case: Case, left: dict[str, Any], right: dict[str, Any]) -> Check:
     one, two = left["emitted"], right["emitted"]
-    same = one["rows"] == two["rows"] and one["events"] == two["events"]
-    passed = same and math.isclose(one["spend"], two["spend"], rel_tol=1e-9)
-    name = f"{left['case']} = {right['case']}"
-    return Check(name, passed, f"{one['rows']:,} and {two['rows']:,} rows")
+    name, rows = f"{left['case']} = {right['case']}", f"{one['rows']:,} and {two['rows']:,} rows"
+    if isinstance(case.window, Sliding) and case.window.by_arrival:
+        # Each engine takes the rows of a batch, which come from several files, in an order of its own.
+        return Check(f"{name}, in the number of rows", one["rows"] == two["rows"], rows)
+    counts = [one[count] == two[count] for count in ("rows", "events")]
+    sums = [math.isclose(one[total], two[total], rel_tol=1e-9) for total in ("spend", "most")]
+    return Check(name, all(counts + sums), rows)
 
 
 def assemble(results: Results, cases: dict[str, Case]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from benchmarks.cases import Case, catalogue
 from benchmarks.engines import windows
 
 _EMITTED = "emitted"
+#: Columns of results that are added up, by the names of their sums; `most` only around rows.
+_SUMS = {"events": "n", "spend": "spend", "most": "most"}
 _CONF = ("spark.sql.", "spark.python.", "spark.driver.memory", "spark.master")
 #: Durations of a batch, in the order Spark runs through them.
 PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -78,8 +80,9 @@ def _source(case: Case, spark: SparkSession) -> DataFrame:
 
 def _run(case: Case, results: DataFrame) -> list[Progress]:
     """Everything there is, to nowhere; the observation counts what arrives there."""
-    counts = [F.count(F.lit(1)).alias("rows"), F.sum("n").alias("events"), F.sum("spend").alias("spend")]
-    writer = results.observe(_EMITTED, *counts).writeStream.format("noop").outputMode("append")
+    sums = [F.sum(column).alias(name) for name, column in _SUMS.items() if column in results.columns]
+    observed = results.observe(_EMITTED, F.count(F.lit(1)).alias("rows"), *sums)
+    writer = observed.writeStream.format("noop").outputMode("append")
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
         writer = writer.option("checkpointLocation", checkpoint).queryName(case.name)
         query = writer.trigger(availableNow=True).start()
@@ -93,8 +96,7 @@ def _mean_part(batches: list[Progress], part: str) -> float:
 
 def _emitted(progress: list[Progress]) -> dict[str, float]:
     observed = [batch.get("observedMetrics", {}).get(_EMITTED) or {} for batch in progress]
-    names = ("rows", "events", "spend")
-    return {name: sum(metrics.get(name) or 0 for metrics in observed) for name in names}
+    return {name: sum(metrics.get(name) or 0 for metrics in observed) for name in ("rows", *_SUMS)}
 
 
 def _state(batch: Progress) -> dict[str, int]:

@@ -7,10 +7,10 @@ import pyarrow as pa
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import TIMESTAMP, Aggregation, Emit, KeyBy, Source, WindowBy
+from tidegate.plan.nodes import TIMESTAMP, Aggregation, Emit, Feed, KeyBy, Reorder, Source, WindowBy
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
-from tidegate.plan.windows import Hopping, Session, Window
+from tidegate.plan.windows import Hopping, Session, Sliding, Window
 
 SECOND = 1_000_000
 SCHEMA = pa.schema(
@@ -39,6 +39,11 @@ def session(gap: int | str, max_length: int | None = None) -> Session:
     return Session(gap if isinstance(gap, str) else Micros(gap), max_length and Micros(max_length))
 
 
+def sliding(lookback: int, lookahead: int | None = None, when: str | None = None) -> Sliding:
+    """Windows around rows, in microseconds."""
+    return Sliding(Micros(lookback), None if lookahead is None else Micros(lookahead), when)
+
+
 def logical_plan(
     window: Window,
     aggregates: Sequence[tuple[str, Aggregate]] = ROWS,
@@ -49,10 +54,11 @@ def logical_plan(
     lateness: int = 0,
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
+    feed: Feed | None = None,
 ) -> Emit:
-    """A plan as it is written."""
-    source = Source(schema, "ts", Micros(tolerance))
-    windowed = WindowBy(KeyBy(source, tuple(keys)), window, Micros(lateness), late)
+    """A plan as it is written. Its rows come from a source, or from `feed`, another operator."""
+    rows = feed or Source(schema, "ts", Micros(tolerance))
+    windowed = WindowBy(KeyBy(rows, tuple(keys)), window, Micros(lateness), late)
     return Emit(Aggregation(windowed, tuple(aggregates)), emission)
 
 
@@ -61,3 +67,16 @@ def plan_of(
 ) -> Emit:
     """A plan as it runs: optimized."""
     return optimize(logical_plan(window, aggregates, **options))
+
+
+def reorder_plan(
+    *,
+    keys: Sequence[str] = (),
+    late: LatePolicy = DROP,
+    tolerance: int = 0,
+    schema: pa.Schema = SCHEMA,
+    feed: Feed | None = None,
+) -> Reorder:
+    """A plan that puts rows in order, as it runs."""
+    rows = feed or Source(schema, "ts", Micros(tolerance))
+    return optimize(Reorder(KeyBy(rows, tuple(keys)), late))

@@ -18,19 +18,22 @@ from tidegate.api.aggregates import (
     sum,
     var,
 )
-from tidegate.api.events import events
-from tidegate.api.windows import hopping, session, tumbling
+from tidegate.api.events import at, events, processing_time
+from tidegate.api.windows import hopping, session, sliding, tumbling
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
 from tidegate.spark.session import local_spark
 
 __all__ = [
     "Aggregate",
     "approx_count_distinct",
+    "at",
     "collect",
     "count",
     "count_distinct",
     "emit",
     "errors",
+    "event_time_types",
     "events",
     "first",
     "hopping",
@@ -41,9 +44,11 @@ __all__ = [
     "mean",
     "median",
     "min",
+    "processing_time",
     "quantile",
     "session",
     "sinks",
+    "sliding",
     "stddev",
     "sum",
     "tumbling",

@@ -11,6 +11,7 @@ TidegateError
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   └── SessionError           the Spark session lacks something that cannot be set from here
+├── WatermarkViolation         a watermark that went back, or came from where it cannot
 ├── SinkError                  a table that cannot take what it is given, or must not
 └── StateError                 stored state that must not be read as if it were ours
 """
@@ -61,6 +62,15 @@ class CheckpointMismatch(StartError):
 
 class SessionError(StartError):
     """The Spark session cannot run the query as it is."""
+
+
+class WatermarkViolation(TidegateError):
+    """A watermark went back, or came from where none can come from."""
+
+    def __init__(self, operator: str, reason: str) -> None:
+        super().__init__(f"{operator}: {reason}")
+        self.operator = operator
+        self.reason = reason
 
 
 class SinkError(TidegateError):

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import note
 from hypothesis import strategies as st
 
-from tests.plans import WITH_IDLE, plan_of
+from tests.plans import WITH_IDLE, plan_of, reorder_plan, sliding
 from tidegate.operators import aggregates as a
 from tidegate.operators import keys as kernel_keys
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import Emit
+from tidegate.plan.nodes import Output, sources_of
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -29,7 +29,7 @@ from tidegate.plan.policies import (
     SideOutput,
 )
 from tidegate.plan.time import Micros
-from tidegate.plan.windows import Hopping, Session, Window
+from tidegate.plan.windows import Hopping, Session, Sliding, Window
 from tidegate.testing import BatchResult, KernelHost, Oracle, differences, text
 from tidegate.testing.table import Row, instant_of, micros_of, to_arrow
 
@@ -85,7 +85,7 @@ class Step:
 class Program:
     """A plan and its micro-batches."""
 
-    plan: Emit
+    plan: Output
     steps: list[Step]
     buckets: int = 1
 
@@ -93,7 +93,7 @@ class Program:
         printer.text(repr(self))  # what hypothesis shows of a failure
 
     def __repr__(self) -> str:
-        source = self.plan.input.input.input.input
+        source = sources_of(self.plan)[0]
         lines = [f"{node.label()}" for node in (self.plan, *_below(self.plan))]
         for number, step in enumerate(self.steps):
             shown = [
@@ -121,11 +121,28 @@ def sessions(draw: st.DrawFn, longest: int = 40) -> Session:
     return Session(gap, limit)
 
 
-#: Both kinds, for rules that hold for either.
+#: Conditions over rows; a null is never true.
+CONDITIONS = (None, None, "items > 0", "\"user\" = 'ann' OR note IS NULL", "price < items")
+
+
+@st.composite
+def slidings(draw: st.DrawFn, lookahead: st.SearchStrategy[int | None]) -> Sliding:
+    """Windows around all rows, or around some of them."""
+    back = draw(st.one_of(st.just(0), st.integers(1, 60)))
+    return sliding(back, draw(lookahead), draw(st.sampled_from(CONDITIONS)))
+
+
+#: Over what has arrived, and complete.
+ARRIVED = slidings(st.none())
+COMPLETE = slidings(st.one_of(st.just(0), st.integers(1, 60)))
+
+#: Windows that have an identity of their own, for rules that hold for either kind.
 KINDS: dict[str, st.SearchStrategy[Window]] = {"hopping": windows(), "session": sessions()}
 EVERY_KIND = pytest.mark.parametrize("window", KINDS.values(), ids=KINDS)
 EVERY_STRATEGY = pytest.mark.parametrize("emission", STRATEGIES.values(), ids=STRATEGIES)
+EVERY_POLICY = pytest.mark.parametrize("late", POLICIES.values(), ids=POLICIES)
 ANY_POLICY = st.sampled_from(list(POLICIES.values()))
+ANY_KEY = st.sampled_from([(), ("user",), ("shop",), ("user", "shop")])
 
 
 @st.composite
@@ -152,18 +169,20 @@ def rows(times: st.SearchStrategy[int | None]) -> st.SearchStrategy[Row]:
 
 
 @st.composite
-def steps(draw: st.DrawFn, *, trouble: bool = True, most: int = 8) -> list[Step]:
+def steps(
+    draw: st.DrawFn, *, trouble: bool = True, most: int = 8, size: int = 6, packs: int = 3
+) -> list[Step]:
     """Batches whose rows move ahead in time, out of order and often late."""
     made = []
     for number in range(draw(st.integers(1, most))):
         times = st.one_of(st.integers(30 * number - 90, 30 * number + 40), st.none())
-        batch = draw(st.lists(rows(times), max_size=6))
+        batch = draw(st.lists(rows(times), max_size=size))
         made.append(
             Step(
                 batch,
                 pause=draw(st.integers(0, 15)),
                 worker=draw(st.integers(0, 1)) if trouble else 0,
-                packs=draw(st.integers(1, 3)) if trouble else 1,
+                packs=draw(st.integers(1, packs)) if trouble else 1,
                 restart=trouble and draw(st.integers(0, 3)) == 0,
                 fails_first=trouble and draw(st.integers(0, 5)) == 0,
             )
@@ -181,21 +200,33 @@ def programs(
     window: st.SearchStrategy[Window] = KINDS["hopping"],
     trouble: bool = True,
     counted: bool = True,
+    packs: int = 3,
 ) -> Program:
     chosen = draw(window)
-    # Sessions with lateness and plain rows are refused.
-    strict = isinstance(chosen, Session) and isinstance(emission, OnWatermark)
+    around = isinstance(chosen, Sliding)
+    # Sessions with lateness and plain rows are refused, and so is lateness around rows.
+    strict = not isinstance(chosen, Hopping) and isinstance(emission, OnWatermark)
     plan = plan_of(
         chosen,
         draw(aggregates(pool, counted)),
-        keys=draw(st.sampled_from([(), ("user",), ("shop",), ("user", "shop")])),
+        keys=draw(ANY_KEY),
         emission=emission,
         late=late,
         lateness=0 if strict else draw(st.sampled_from([0, 0, 1, 7, 30, 60])),
-        tolerance=draw(st.sampled_from([0, 5, 40])),
+        tolerance=draw(st.sampled_from([0, 5, 40, *([90] if around else [])])),
         schema=WITH_IDLE,
     )
-    return Program(plan, draw(steps(trouble=trouble)), draw(st.integers(1, 4)) if trouble else 1)
+    made = draw(steps(trouble=trouble, size=12 if around else 6, packs=packs))
+    return Program(plan, made, draw(st.integers(1, 4)) if trouble else 1)
+
+
+@st.composite
+def reorderings(draw: st.DrawFn, late: LatePolicy, *, most: int = 8, packs: int = 1) -> Program:
+    """Rows to be put in order; those of several partitions have no order among each other."""
+    plan = reorder_plan(
+        keys=draw(ANY_KEY), late=late, tolerance=draw(st.sampled_from([0, 5, 40, 90])), schema=WITH_IDLE
+    )
+    return Program(plan, draw(steps(most=most, size=12, packs=packs)), draw(st.integers(1, 4)))
 
 
 def run_kernel(program: Program) -> list[BatchResult]:
@@ -224,7 +255,7 @@ def run_oracle(program: Program, watermarks: Sequence[int | None], **options: An
 
 def watermarks(program: Program) -> list[int | None]:
     """The watermark in force in each batch, by the rule."""
-    tolerance = program.plan.input.input.input.input.tolerance
+    tolerance = sources_of(program.plan)[0].tolerance
     reached: list[int | None] = [None]
     for step in program.steps:
         times = [_micros(row["ts"]) - tolerance for row in step.rows if row["ts"] is not None]
@@ -241,10 +272,26 @@ def assert_same(program: Program, expected: list[BatchResult], actual: list[Batc
         assert not found, "\n".join([f"batch {number}:", *found])
 
 
+def assert_in_order(program: Program, expected: Sequence[Row], actual: Sequence[Row]) -> None:
+    """The same rows in the same order: of each key, and of all where there is none."""
+    wanted, got = (by_key(program.plan, rows) for rows in (expected, actual))
+    for key in wanted.keys() | got.keys():
+        assert got.get(key, []) == wanted.get(key, []), f"rows of {key}"
+
+
+def by_key(plan: Output, rows: Sequence[Row]) -> dict[Any, list[Row]]:
+    """The rows of each key, in their order."""
+    parts: dict[Any, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(tuple(row[name] for name in plan.keyed.keys), []).append(row)
+    return parts
+
+
 def bucket_of(program: Program) -> Callable[[Row], int]:
     """Where a row's key lives; windows that wait for their turn are only heard when that one is."""
-    keys = program.plan.input.input.input.keys
-    schema = pa.schema([WITH_IDLE.field(name) for name in keys])
+    keyed = program.plan.keyed
+    keys = keyed.keys
+    schema = pa.schema([keyed.schema.field(name) for name in keys])
     cache: dict[Any, int] = {}
 
     def bucket(row: Row) -> int:

@@ -1,72 +1,26 @@
 """Cutting the same rows into other micro-batches never changes what is finally emitted."""
 
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plans import WITH_IDLE, plan_of
+from tests.plans import WITH_IDLE, plan_of, reorder_plan
 from tests.property import programs as p
-from tidegate.plan.nodes import Emit
-from tidegate.plan.policies import Retracting
-from tidegate.testing import BatchResult, KernelHost, Oracle, replay
+from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows, settled
+from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
-from tidegate.testing.table import Row, instant_of
 
-TOLERANCE = 30
-
+POOL = [*p.AGGREGATES, *p.BY_ARRIVAL]
 
 #: How far rows may run ahead. A session that ends at W has closed before a row at W itself comes,
 #: which would have touched it in one batch with it: there rows must stay behind that.
 AHEAD = {"hopping": TOLERANCE, "session": TOLERANCE - 1}
 
 
-@st.composite
-def orderly_rows(draw, most_ahead: int) -> list[Row]:
-    """Rows out of order by no more than the tolerance: none can be late, wherever the cuts are."""
-    steady = sorted(draw(st.lists(st.integers(-100, 300), max_size=25)))
-    ahead = [draw(st.integers(0, most_ahead)) for _ in steady]
-    rows = [draw(p.rows(st.just(0))) for _ in steady]
-    return [
-        row | {"ts": instant_of(time + more)}
-        for row, time, more in zip(rows, steady, ahead, strict=True)
-    ]
-
-
-@dataclass
-class Cut:
-    """Where micro-batches begin and end, how many buckets there are, whether workers forget."""
-
-    edges: list[int]
-    buckets: int
-    forgets: bool
-
-
-def cuts(length: int) -> st.SearchStrategy[Cut]:
-    edges = st.lists(st.integers(0, length), max_size=8).map(sorted)
-    return st.builds(Cut, edges, st.integers(1, 3), st.booleans())
-
-
-def finally_emitted(plan: Emit, rows: list[Row], cut: Cut) -> list[Row]:
-    host = KernelHost(plan, buckets=cut.buckets)
-    results: list[BatchResult] = []
-    for start, end in zip([0, *cut.edges], [*cut.edges, len(rows)], strict=True):
-        host.now += 7
-        results.append(host.batch(rows[start:end]))
-        if cut.forgets:
-            host.restart()
-    results.append(host.end())
-    assert sum(result.counts["late_rows"] for result in results) == 0
-    return settled(plan, [result.main for result in results])
-
-
-def settled(plan: Emit, batches: list[list[Row]]) -> list[Row]:
-    """What a reader has in the end: a retracting stream is applied, a plain one read."""
-    if isinstance(plan.emission, Retracting):
-        keys = plan.input.input.input.keys
-        return [row | {"op": None} for row in replay(batches, keys)[-1]]
-    return [row for batch in batches for row in batch]
+def at_once(plan, rows):
+    """What the rules say of all rows in one batch."""
+    oracle = Oracle(plan)
+    return settled(plan, [oracle.batch(rows, None).main, oracle.end().main])
 
 
 @pytest.mark.parametrize("kind", p.KINDS)
@@ -75,7 +29,7 @@ def settled(plan: Emit, batches: list[list[Row]]) -> list[Row]:
 def test_cuts_do_not_change_what_is_finally_emitted(emission, kind, data):
     plan = plan_of(
         data.draw(p.KINDS[kind]),
-        data.draw(p.aggregates([*p.AGGREGATES, *p.BY_ARRIVAL])),
+        data.draw(p.aggregates(POOL)),
         keys=data.draw(st.sampled_from([(), ("user",), ("user", "shop")])),
         emission=emission,
         tolerance=TOLERANCE,
@@ -85,6 +39,30 @@ def test_cuts_do_not_change_what_is_finally_emitted(emission, kind, data):
     one = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
     other = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
     assert not row_differences(plan, "main", one, other)
-    oracle = Oracle(plan)
-    batches = [oracle.batch(rows, None).main, oracle.end().main]
-    assert not row_differences(plan, "main", settled(plan, batches), one)
+    assert not row_differences(plan, "main", at_once(plan, rows), one)
+
+
+@pytest.mark.parametrize("window", [p.ARRIVED, p.COMPLETE], ids=["arrived", "complete"])
+@given(data=st.data())
+def test_nor_the_windows_around_rows(window, data):
+    """Those over what has arrived too: the rows come in one order, however they are cut."""
+    plan = plan_of(
+        data.draw(window),
+        data.draw(p.aggregates(POOL)),
+        keys=data.draw(p.ANY_KEY),
+        tolerance=TOLERANCE,
+        schema=WITH_IDLE,
+    )
+    rows = data.draw(orderly_rows())
+    one = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
+    other = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
+    assert not row_differences(plan, "main", one, other)
+    assert not row_differences(plan, "main", at_once(plan, rows), one)
+
+
+@given(data=st.data())
+def test_nor_the_order_of_rows(data):
+    plan = reorder_plan(keys=data.draw(p.ANY_KEY), tolerance=TOLERANCE, schema=WITH_IDLE)
+    rows = data.draw(orderly_rows())
+    got = finally_emitted(plan, rows, data.draw(cuts(len(rows))))
+    p.assert_in_order(p.Program(plan, []), sorted(rows, key=lambda row: row["ts"]), got)

@@ -18,6 +18,7 @@ from tests.plans import TIMESTAMP, plan_of, session
 from tests.session_transcripts import SESSIONS
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tidegate.operators import aggregates as a
+from tidegate.plan.nodes import sources_of
 from tidegate.spark import query as queries
 from tidegate.spark.schema import spark_schema
 from tidegate.testing import BatchResult, Changelog, Oracle, Transcript
@@ -60,12 +61,12 @@ def file_stream(spark: Any, folder: Path, schema: pa.Schema) -> Any:
 
 def run_on_spark(transcript: Transcript, spark: Any, folder: Path) -> list[BatchResult]:
     """What a query over the transcript's batches puts out; an empty last one is Spark's own."""
-    schema = transcript.plan.input.input.input.input.row_schema
+    schema = sources_of(transcript.plan)[0].row_schema
     write_files(folder / "in", (to_arrow(step.rows, schema) for step in transcript.steps if step.rows))
     sinks = {name: tg.sinks.memory() for name in transcript.plan.channels}
     query = queries.start(
         transcript.plan,
-        file_stream(spark, folder / "in", schema),
+        (file_stream(spark, folder / "in", schema),),
         str(folder / "checkpoint"),
         sinks,
         trigger={"availableNow": True},

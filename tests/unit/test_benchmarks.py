@@ -1,4 +1,4 @@
-"""The parts of the benchmark that need no Spark: the generator, the table of cases, the report."""
+"""The parts of the benchmark that need no Spark session: generator, cases, report, per-key code."""
 
 import dataclasses
 import io
@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
 from benchmarks import data, report
-from benchmarks.cases import Case, catalogue
+from benchmarks.cases import Case, Sliding, catalogue
+from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
 
 SMALL = data.Skewed(events=3000, rows=1000, rate=100, keys=50)
 STATE = data.Preloaded(loaded=400, shared=100, rows=50, touched=20, measured=2)
@@ -78,8 +81,16 @@ def changes(case: Case) -> int:
     return state.loaded + 2 * 20 * 20_000 if case.emission == "changelog" else 0
 
 
-def result(case: Case, mean: float, rows: int = 7) -> dict:
+def emitted(case: Case, rows: int) -> dict:
+    if isinstance(case.window, Sliding):
+        rows = case.rows + (case.window.lookahead is None)
+        return {"rows": rows, "events": 9, "spend": 1.5, "most": 2.5}
     events = case.rows * case.window.copies + (case.complete and case.emission == "changelog")
+    rows = rows if case.complete else changes(case)
+    return {"rows": rows, "events": events, "spend": 1.5, "most": 0}
+
+
+def result(case: Case, mean: float, rows: int = 7) -> dict:
     return {
         "case": case.name,
         "workload": case.workload,
@@ -90,7 +101,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
             "events_per_s": case.rows / mean * 1000,
             "parts_ms": {"addBatch": mean},
         },
-        "emitted": {"rows": rows if case.complete else changes(case), "events": events, "spend": 1.5},
+        "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
         "state": {"rocksdbSstFileSize": 2_500_000},
         "total_s": mean,
@@ -137,6 +148,127 @@ def test_lost_events_are_noticed():
     (check,) = report.checks({"hopping-60-10/tidegate": lossy}, cases)
     assert not check.passed
     assert check.detail == "2,999,999 of 3,000,000"
+
+
+@pytest.mark.parametrize(
+    ("workload", "wanted"), [("sliding-1m", "500,001"), ("sliding-ahead-1m", "500,000")]
+)
+@pytest.mark.parametrize("change", [-1, 1])
+def test_rows_without_or_with_a_second_result_are_noticed(workload, wanted, change):
+    case = catalogue()[f"{workload}/tidegate"]
+    wrong = result(case, 1)
+    wrong["emitted"]["rows"] += change
+    (check,) = report.checks({case.name: wrong}, {case.name: case})
+    assert not check.passed
+    assert check.detail.endswith(f" of {wanted}")
+
+
+def differing(workload: str, name: str) -> list[str]:
+    """Checks that fail when one engine's total is one more than the other's."""
+    cases = catalogue()
+    found = {
+        case.name: result(case, 1)
+        for case in (cases[f"{workload}/{engine}"] for engine in ("per-key", "tidegate"))
+    }
+    found[f"{workload}/tidegate"]["emitted"][name] += 1
+    return [check.name for check in report.checks(found, cases) if not check.passed]
+
+
+@pytest.mark.parametrize("name", ["events", "spend", "most"])
+def test_only_results_that_do_not_depend_on_arrival_are_compared(name):
+    compared = "sliding-ahead-slice/per-key = sliding-ahead-slice/tidegate"
+    assert differing("sliding-ahead-slice", name) == [compared]
+    assert differing("sliding-slice", name) == []
+
+
+def test_the_number_of_rows_is_always_compared():
+    compared = "sliding-slice/per-key = sliding-slice/tidegate, in the number of rows"
+    assert compared in differing("sliding-slice", "rows")
+
+
+def test_the_slowest_lookback_is_set_against_the_fastest():
+    times = {"sliding-10s/tidegate": 30, "sliding-1m/tidegate": 20, "sliding-10m/tidegate": 50}
+    name = "lookback 10 s, 1 min, 10 min: slowest against fastest"
+    (target,) = (target for target in assembled(times)["targets"] if target["name"] == name)
+    assert (target["measured"], target["reached"]) == (2.5, False)
+    times.pop("sliding-1m/tidegate")
+    (target,) = (target for target in assembled(times)["targets"] if target["name"] == name)
+    assert target["measured"] is None
+
+
+#: Batches of one user's events, as seconds and prices: ties, and neighbours exactly a window apart.
+USER = [
+    [(float(at), float(price)) for price, at in enumerate(rng.integers(1 + start, 24 + start, 40))]
+    for rng, start in zip(np.random.default_rng(3).spawn(4), range(0, 80, 20), strict=True)
+]
+
+
+def frame(rows: list[tuple[float, float]]) -> pd.DataFrame:
+    times, prices = zip(*rows, strict=True)
+    return pd.DataFrame({"ts": pd.to_datetime(times, unit="s"), "user": "ann", "price": prices})
+
+
+def tuples(results: pd.DataFrame) -> list[tuple[float, float, int, float, float]]:
+    if not len(results):
+        return []
+    assert set(results.pop("user")) == {"ann"}
+    results["ts"] = results["ts"].astype("datetime64[us]").astype("int64") / 1e6
+    return list(results[["ts", "price", "n", "spend", "most"]].itertuples(index=False, name=None))
+
+
+def total(row: tuple[float, float], window: list[tuple[float, float]]) -> tuple:
+    prices = [price for _, price in window]
+    return (*row, len(prices), sum(prices), max(prices))
+
+
+def millis(row: pd.Series) -> int:
+    return row["ts"].value // 1_000_000
+
+
+def simulated(processor: LookbackPerKey | LookaheadPerKey) -> TwsTester:
+    return TwsTester(processor, timeMode="EventTime", eventTimeExtractor=millis)
+
+
+def test_a_per_key_lookback_sees_what_has_arrived():
+    spark = simulated(LookbackPerKey(10, tolerance=5))
+    seen: list[tuple[float, float]] = []
+    for rows in USER:
+        wanted = []
+        for at, price in rows:
+            seen.append((at, price))
+            wanted.append(total((at, price), [row for row in seen if at - 10 <= row[0] <= at]))
+        spark.handle.setGroupingKey("ann")
+        frames = iter([frame(rows[:25]), frame(rows[25:])])  # the tester itself knows only one a batch
+        found = pd.concat(spark.processor.handleInputRows(("ann",), frames, None))
+        assert tuples(found) == wanted
+    newest = max(at for at, _ in seen)
+    kept = [at / 1e6 for at, _ in spark.peekListState("recent", "ann")]
+    assert kept == sorted(at for at, _ in seen if at >= newest - 15)
+
+
+def test_a_per_key_lookahead_sees_all_that_is_near_and_comes_when_the_watermark_has_passed():
+    spark = simulated(LookaheadPerKey(10, 3))
+    everything = sorted(row for rows in USER for row in rows)
+    wanted = [
+        total((at, price), [row for row in everything if at - 10 <= row[0] <= at + 3])
+        for at, price in everything
+    ]
+    watermark = 0
+    for rows in USER:
+        assert spark.testInPandas("ann", frame(rows)).empty
+        before, watermark = watermark, int(max(at for at, _ in rows)) - 4
+        due = [one for one in wanted if before < one[0] + 3 <= watermark]
+        assert tuples(spark.setWatermark(watermark * 1000)) == due
+    assert tuples(spark.setWatermark(1_000_000)) == [one for one in wanted if one[0] + 3 > watermark]
+    assert spark.peekListState("rows", "ann") == []
+
+
+def test_a_per_key_lookahead_does_not_wait_for_rows_that_came_first():
+    spark = simulated(LookaheadPerKey(10, 3))
+    for row in ((20.0, 1.0), (18.0, 2.0)):
+        spark.testInPandas("ann", frame([row]))
+    assert tuples(spark.setWatermark(21_000)) == [(18.0, 2.0, 2, 3.0, 2.0)]
+    assert tuples(spark.setWatermark(23_000)) == [(20.0, 1.0, 2, 3.0, 2.0)]
 
 
 def test_the_report_is_json_and_prints():

@@ -5,8 +5,8 @@ import pytest
 from tests.golden import assert_golden
 from tests.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
 from tidegate.operators import aggregates as a
-from tidegate.operators.kernels import kernel_of
-from tidegate.plan.explain import render_logical, render_stages
+from tidegate.operators.kernels import kernels_of
+from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 
@@ -47,5 +47,5 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_explain_themselves(name):
     plan = PLANS[name]
-    physical = render_stages(kernel_of(plan).stages())
+    physical = render_physical(plan, [stage for one in kernels_of(plan) for stage in one.stages()])
     assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

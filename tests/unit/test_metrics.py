@@ -1,12 +1,25 @@
-"""Counters of a query: totals over batches, a replayed batch counted once."""
+"""Counters of a query: totals over batches, a replayed batch counted once; and how far it has come."""
 
+from dataclasses import replace
+
+from tests.plans import SECOND, hopping, plan_of
 from tidegate.observe.metrics import Metrics
+from tidegate.operators import aggregates as a
+from tidegate.plan.nodes import Aggregation, Derived, Emit, KeyBy, Union, WindowBy, with_feed
+from tidegate.plan.time import Micros
+
+PLAN = plan_of(hopping(10 * SECOND), tolerance=2 * SECOND)
+NOON = 43_200 * SECOND
+
+
+def record(metrics, batch, *packed, now=0):
+    return metrics.record(batch, [(0, channel, rows) for channel, rows in packed], now)
 
 
 def test_totals_add_up_over_batches() -> None:
-    metrics = Metrics()
+    metrics = Metrics(PLAN)
     for batch in range(10):
-        metrics.record(batch, [("#rows_in", 5), ("main", 2), ("#rows_in", 1), ("late", 3)])
+        record(metrics, batch, ("#rows_in", 5), ("main", 2), ("#rows_in", 1), ("late", 3))
     totals = metrics.totals()
     assert totals["rows_in"] == 60
     assert totals["rows_out"] == 20
@@ -14,18 +27,64 @@ def test_totals_add_up_over_batches() -> None:
 
 
 def test_a_replayed_batch_counts_once() -> None:
-    metrics = Metrics()
-    metrics.record(0, [("#rows_in", 1)])
-    metrics.record(1, [("#rows_in", 5), ("#late_rows", 2)])
-    metrics.record(1, [("#rows_in", 5)])
+    metrics = Metrics(PLAN)
+    record(metrics, 0, ("#rows_in", 1))
+    record(metrics, 1, ("#rows_in", 5), ("#late_rows", 2))
+    record(metrics, 1, ("#rows_in", 5))
     assert metrics.totals()["rows_in"] == 6
     assert metrics.totals()["late_rows"] == 0
 
 
 def test_every_counter_is_there_from_the_start() -> None:
-    assert set(Metrics().totals().values()) == {0}
-    assert "late_rows" in Metrics().totals()
+    totals = Metrics(PLAN).totals()
+    assert set(totals.values()) == {0}
+    assert {"late_rows", "late_dropped_count", "buffer_size", "watermark_emitted_count"} <= set(totals)
+    assert "max_timestamp_seen" not in totals
 
 
 def test_the_rows_of_each_channel_come_back() -> None:
-    assert Metrics().record(0, [("main", 2), ("main", 3)])["main"] == 5
+    assert record(Metrics(PLAN), 0, ("main", 2), ("main", 3))["main"] == 5
+
+
+def test_what_buckets_hold_is_the_latest_word_of_each() -> None:
+    metrics = Metrics(PLAN)
+    metrics.record(0, [(0, "=buffer_size", 5), (1, "=buffer_size", 7)], 0)
+    metrics.record(1, [(1, "=buffer_size", 2)], 0)
+    assert metrics.totals()["buffer_size"] == 7
+
+
+def test_event_time_is_followed() -> None:
+    metrics = Metrics(PLAN)
+    record(metrics, 0, ("^0", NOON + 3 * SECOND), ("^0", NOON))
+    record(metrics, 1, ("^0", NOON + SECOND))
+    record(metrics, 2, ("^0", NOON + 9 * SECOND), ("#late_dropped", 4))
+    totals = metrics.totals()
+    assert totals["max_timestamp_seen"] == NOON + 9 * SECOND
+    assert totals["watermark_emitted_count"] == 2
+    assert totals["late_dropped_count"] == totals["late_dropped"] == 4
+    assert metrics.watermarks() == {"1 tumbling(10 seconds)": NOON + 7 * SECOND}
+
+
+def test_several_sources_align_and_say_when_they_were_seen() -> None:
+    source = PLAN.feed
+    metrics = Metrics(with_feed(PLAN, Union((source, replace(source, tolerance=Micros(0))))))
+    record(metrics, 0, ("^0", NOON), now=5)
+    assert list(metrics.watermarks().values()) == [None]
+    record(metrics, 1, ("^1", NOON + SECOND), now=6)
+    record(metrics, 2, ("~0", NOON + 4 * SECOND), now=7)
+    assert list(metrics.watermarks().values()) == [NOON + SECOND]
+    assert metrics.sources.note() == {
+        "0": {"watermark": NOON + 2 * SECOND, "seen_at": 5},
+        "1": {"watermark": NOON + SECOND, "seen_at": 6},
+    }
+
+
+def test_operators_of_a_chain_lie_behind_by_what_is_held_back() -> None:
+    held = plan_of(hopping(10 * SECOND), lateness=3 * SECOND)
+    window = WindowBy(KeyBy(Derived(held, "window_end"), ()), hopping(60 * SECOND))
+    metrics = Metrics(Emit(Aggregation(window, (("n", a.Count(None)),))))
+    record(metrics, 0, ("^0", NOON))
+    assert metrics.watermarks() == {
+        "1 tumbling(10 seconds)": NOON,
+        "2 tumbling(1 minute)": NOON - 3 * SECOND,
+    }

@@ -1,5 +1,7 @@
 """Optimizer rules: one golden file each with the plan before and after, and what must not change."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.golden import assert_golden
@@ -7,23 +9,35 @@ from tests.plans import ROWS, SECOND, hopping, logical_plan
 from tidegate.operators import aggregates as a
 from tidegate.optimize import RULES, optimize
 from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
+from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
 from tidegate.plan.explain import render_logical
+from tidegate.plan.nodes import Reorder, with_feed
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
-from tidegate.plan.time import Micros
+from tidegate.plan.time import Micros, ProcessingTime
+from tidegate.plan.windows import Sliding
 
 TOTALS = (*ROWS, ("total", a.Sum("price")))
 MINUTE = hopping(60 * SECOND)
 FINAL = logical_plan(MINUTE, emission=OnWindowClose(final=True), lateness=5 * SECOND)
 WIDE = logical_plan(MINUTE, TOTALS)
 
-EXAMPLES = {final_has_no_lateness: FINAL, prune_columns: WIDE}
+STAMPED = with_feed(WIDE, replace(WIDE.feed, declared=ProcessingTime(Micros(SECOND))))
+
+EXAMPLES = {
+    final_has_no_lateness: FINAL,
+    processing_time_is_never_late: STAMPED,
+    prune_columns: WIDE,
+}
 
 UNTOUCHED = [
     (final_has_no_lateness, logical_plan(MINUTE, emission=OnWindowClose(), lateness=5 * SECOND)),
     (final_has_no_lateness, logical_plan(MINUTE, emission=Retracting(), lateness=5 * SECOND)),
     (final_has_no_lateness, logical_plan(MINUTE, lateness=5 * SECOND)),
+    (processing_time_is_never_late, WIDE),
     (prune_columns, logical_plan(MINUTE, TOTALS, late=SideOutput("late"))),
+    (prune_columns, logical_plan(Sliding(Micros(5)), TOTALS)),
+    (prune_columns, Reorder(WIDE.keyed)),
 ]
 
 

@@ -22,9 +22,9 @@ from tidegate.errors import (
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, COUNTERS, Clock
-from tidegate.operators.kernels import kernel_of
+from tidegate.operators.kernels import kernels_of
+from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.operators.windowed import BROKEN
 from tidegate.plan.identity import identity_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
@@ -251,7 +251,7 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(session(SECOND), late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(parcel.blob or b"") for parcel in kernel_of(plan).pack(table, [0]))
+        return sum(len(parcel.blob or b"") for parcel in kernels_of(plan)[0].pack(table, [0]))
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(session(1)).input.input.late)
 
@@ -316,7 +316,7 @@ def test_nothing_is_left_when_all_sessions_have_closed(emission):
 
 def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     plan = plan_of(session(10), emission=OnWindowClose(), lateness=3)
-    kernel, state = kernel_of(plan), BucketState(MemoryPages(), "plan")
+    kernel, state = kernels_of(plan)[0], BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
     packed = kernel.pack(to_arrow([at(5), at(30)], schema), [0])
     inputs = [parcel for parcel in packed if not parcel.channel.startswith(COUNTER)]

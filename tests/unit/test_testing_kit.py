@@ -10,8 +10,8 @@ import pytest
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import Retracting
+from tidegate.plan.watermarks import WatermarkGenerator
 from tidegate.testing import BatchResult, KernelHost, Oracle, differences, rows, text
-from tidegate.testing.host import Watermark
 from tidegate.testing.table import NOON, as_json, at, instant_of, micros_of
 
 KINDS = pa.schema(
@@ -106,20 +106,20 @@ def test_intervals_as_json_are_those_of_spark(value, shown):
 
 
 def observed(watermark, *batches):
-    seen = [watermark.value]
+    seen = [watermark.watermark]
     for batch in batches:
         watermark.observe(batch)
-        seen.append(watermark.value)
+        seen.append(watermark.watermark)
     return seen
 
 
 def test_the_watermark_never_goes_back_and_is_unknown_before_data():
-    assert observed(Watermark(5), [], [10, 30], [20], [], [31]) == [None, None, 25, 25, 25, 26]
-    assert observed(Watermark(5), [-100]) == [None, -105]
+    assert observed(WatermarkGenerator(5), [], [10, 30], [20], [], [31]) == [None, None, 25, 25, 25, 26]
+    assert observed(WatermarkGenerator(5), [-100]) == [None, -105]
 
 
 def test_the_watermark_of_spark_counts_whole_milliseconds_after_1970():
-    spark = Watermark(1_500, as_spark=True)
+    spark = WatermarkGenerator(1_500, as_spark=True)
     assert observed(spark, [-5_000], [2_000], [7_999], [8_000]) == [None, None, None, 5_000, 6_000]
 
 
@@ -212,7 +212,7 @@ def test_a_kernel_that_loses_rows_is_noticed():
     plan = plan_of(hopping(10))
     given = [{"ts": instant_of(1), "user": "ann"}, {"ts": instant_of(2), "user": "bob"}]
     honest, oracle = KernelHost(plan), Oracle(plan)
-    forgetful = KernelHost(plan, kernel=ForgetfulKernel(KernelHost(plan).kernel))
+    forgetful = KernelHost(plan, kernel=ForgetfulKernel(KernelHost(plan).kernels[0]))
     expected = [oracle.batch(given, None), oracle.end()]
     assert not any(map(differences, [plan] * 2, expected, [honest.batch(given), honest.end()]))
     assert all(map(differences, [plan] * 2, expected, [forgetful.batch(given), forgetful.end()]))

@@ -32,7 +32,7 @@ def test_the_oracle_agrees_with_the_transcript(transcript):
     host = KernelHost(transcript.plan)
     results = []
     for step in transcript.steps:
-        results.append(oracle.batch(step.rows, host.watermark.value, step.now))
+        results.append(oracle.batch(step.rows, host.watermark.watermark, step.now))
         host.watermark.observe(micros_of(row["ts"]) for row in step.rows if row["ts"])
     assert transcript.complaints(results) == []
 

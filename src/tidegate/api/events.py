@@ -7,13 +7,30 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tidegate.connectors import Sink
 from tidegate.errors import PlanError
-from tidegate.operators.kernels import kernel_of
+from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.explain import render_logical, render_stages
-from tidegate.plan.nodes import Aggregation, Emit, KeyBy, Source, WindowBy
+from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At, EventTime
+from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.nodes import (
+    MAX_FUTURE,
+    TIMESTAMP,
+    Aggregation,
+    Derived,
+    Emit,
+    Feed,
+    KeyBy,
+    Output,
+    Reorder,
+    Source,
+    Union,
+    WindowBy,
+    refuse_collisions,
+)
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -22,7 +39,7 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.time import Duration, micros, render
+from tidegate.plan.time import Duration, Micros, ProcessingTime, micros
 from tidegate.plan.windows import Window
 from tidegate.spark import lower, query
 from tidegate.spark.schema import arrow_schema
@@ -33,31 +50,102 @@ if TYPE_CHECKING:
 
 DROP = Drop()
 
+#: A column, where each message has one, or the time rows come at.
+Time = str | Mapping[str, str | At] | ProcessingTime
 
-def events(df: DataFrame, *, time: str, tolerance: Duration = "0 s") -> Events:
-    """Rows with an event time: the column `time`, which may come out of order by `tolerance`.
 
-    `df` is a streaming or a batch DataFrame. The watermark is the highest event time seen minus the
-    tolerance. A row without an event time goes to the `errors` channel.
+def events(
+    df: DataFrame,
+    *,
+    time: Time,
+    time_type: str | None = None,
+    tolerance: Duration = "0 s",
+    max_future: Duration | None = None,
+    idle_after: Duration | None = None,
+) -> Events:
+    """Rows with an event time, which may come out of order by `tolerance`.
+
+    `df` is a streaming or a batch DataFrame. `time` is its column, read as `time_type` (see
+    `tg.event_time_types`); or, where rows carry messages in struct columns, which of them have one,
+    such as `{"order": "created", "click": tg.at("ms", "unixtimestamp_ms")}`: the first message that a
+    row has decides; or `tg.processing_time()`. The watermark is the highest event time seen minus
+    the tolerance. A row without a usable event time goes to the `errors` channel, and so does one
+    that is more than `max_future` ahead of the clock (if not given: a hundred years). A source that
+    has been silent for longer than `idle_after` does not hold back the others of a `union`.
 
     >>> import tidegate as tg
     >>> clicks = tg.events(clicks_df, time="ts", tolerance="5 seconds")
     """
     if not hasattr(df, "isStreaming"):
         raise PlanError(f"events() takes a Spark DataFrame, got {type(df).__name__}")
-    return Events(df, Source(arrow_schema(df), time, micros(tolerance, "tolerance", zero=True)))
+    schema, declared = arrow_schema(df), _declared(time, time_type)
+    if isinstance(declared, EventTime):
+        declared.validate(schema, EVENT_TIME_TYPES)
+    own = isinstance(declared, EventTime) and declared.native
+    if not own:
+        refuse_collisions(schema.names, [EVENT_TIME], "events() adds")
+        schema = schema.append(pa.field(EVENT_TIME, TIMESTAMP))
+    source = Source(
+        schema,
+        str(time) if own else EVENT_TIME,
+        micros(tolerance, "tolerance", zero=True),
+        declared=None if own else declared,
+        max_future=_optional(max_future, "max_future") or MAX_FUTURE,
+        idle_after=_optional(idle_after, "idle_after"),
+    )
+    return Events((df,), source)
+
+
+def processing_time(tick: Duration = "1 second") -> ProcessingTime:
+    """Rows count at the time of the micro-batch they come in; a replay repeats it.
+
+    Without rows the time moves on in steps of `tick`, so that windows close.
+    """
+    return ProcessingTime(micros(tick, "processing_time(tick)"))
+
+
+def at(column: str, type: str = "timestamp") -> At:
+    """Where a message has its event time, and how it is read."""
+    return At(column, type)
+
+
+def _declared(time: Time, time_type: str | None) -> EventTime | ProcessingTime:
+    if isinstance(time, str):
+        return EventTime(((None, At(time, time_type or "timestamp")),))
+    if time_type is not None:
+        raise PlanError("time_type= goes with the name of a column; messages take tg.at(column, type)")
+    if isinstance(time, ProcessingTime):
+        return time
+    if not isinstance(time, Mapping):
+        raise PlanError(
+            f"time= takes a column, a mapping of messages, or tg.processing_time(), got {time!r}"
+        )
+    return EventTime(tuple((m, t if isinstance(t, At) else At(t)) for m, t in time.items()))
+
+
+def _optional(duration: Duration | None, what: str) -> Micros | None:
+    return None if duration is None else micros(duration, what)
 
 
 @dataclass(frozen=True)
 class Events:
     """Rows with an event time."""
 
-    df: DataFrame
-    node: Source
+    frames: tuple[DataFrame, ...]
+    node: Feed
+
+    def union(self, *others: Events) -> Events:
+        """The rows of several sources together; their watermark is the lowest of theirs."""
+        together = (self, *others)
+        sources = [source for one in together for source in _sources(one)]
+        frames = tuple(frame for one in together for frame in one.frames)
+        if len({frame.isStreaming for frame in frames}) > 1:
+            raise PlanError("union() of streaming and batch events: one of them would never end")
+        return Events(frames, Union(tuple(sources)))
 
     def key_by(self, *columns: str) -> KeyedEvents:
         """Windows of their own for each combination of values; null is a value like any other."""
-        return KeyedEvents(self.df, KeyBy(self.node, columns))
+        return KeyedEvents(self.frames, KeyBy(self.node, columns))
 
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
@@ -65,12 +153,22 @@ class Events:
         """Windows over all rows together."""
         return self.key_by().window(window, allowed_lateness=allowed_lateness, late=late)
 
+    def reorder(self, *, late: LatePolicy = DROP) -> Ordered:
+        """All rows in the order of event time, then arrival, as far as the watermark has come."""
+        return self.key_by().reorder(late=late)
+
+
+def _sources(events: Events) -> tuple[Source, ...]:
+    if isinstance(events.node, Derived):
+        raise PlanError("union() takes events of sources; results of operators cannot be united")
+    return events.node.inputs if isinstance(events.node, Union) else (events.node,)
+
 
 @dataclass(frozen=True)
 class KeyedEvents:
     """Events with a key."""
 
-    df: DataFrame
+    frames: tuple[DataFrame, ...]
     node: KeyBy
 
     def window(
@@ -79,45 +177,56 @@ class KeyedEvents:
         """Assign rows to windows; they stay open for `allowed_lateness` after their end."""
         if not isinstance(window, Window):
             raise PlanError(
-                f"window() takes tg.tumbling(…), tg.hopping(…) or tg.session(…), got {window!r}"
+                "window() takes tg.tumbling(…), tg.hopping(…), tg.session(…) or tg.sliding(…), "
+                f"got {window!r}"
             )
-        if not isinstance(late, LatePolicy):
-            raise PlanError(f"late= takes tg.late.drop(), reassign(…) or side_output(…), got {late!r}")
         lateness = micros(allowed_lateness, "allowed_lateness", zero=True)
-        return WindowedEvents(self.df, WindowBy(self.node, window, lateness, late))
+        return WindowedEvents(self.frames, WindowBy(self.node, window, lateness, _policy(late)))
+
+    def reorder(self, *, late: LatePolicy = DROP) -> Ordered:
+        """The rows of each key in the order of event time, then arrival."""
+        return Ordered(self.frames, Reorder(self.node, _policy(late)))
+
+
+def _policy(late: LatePolicy) -> LatePolicy:
+    if not isinstance(late, LatePolicy):
+        raise PlanError(f"late= takes tg.late.drop(), reassign(…) or side_output(…), got {late!r}")
+    return late
 
 
 @dataclass(frozen=True)
 class WindowedEvents:
     """Events assigned to windows."""
 
-    df: DataFrame
+    frames: tuple[DataFrame, ...]
     node: WindowBy
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`."""
-        return Result(self.df, Aggregation(self.node, tuple(aggregates.items())))
+        return Result(self.frames, Aggregation(self.node, tuple(aggregates.items())))
 
 
-@dataclass(frozen=True)
-class Result:
-    """Results of windows: look at the plan, take a DataFrame, or start a query."""
+class Runnable:
+    """What a plan ends in: look at it, take a DataFrame, start a query, or go on from there."""
 
-    df: DataFrame
-    aggregation: Aggregation
-    emission: Emission = OnWatermark()
+    frames: tuple[DataFrame, ...]
 
     @property
-    def node(self) -> Emit:
-        """The whole plan; here a strategy is refused that does not fit the windows."""
-        return Emit(self.aggregation, self.emission)
+    def node(self) -> Output:
+        """The whole plan."""
+        raise NotImplementedError
 
-    def emit(self, emission: Emission) -> Result:
-        """When results leave, and in which form; without it, `tg.emit.on_watermark()`."""
-        if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
-            raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
-        plan = Emit(self.aggregation, emission)  # refused here, where the strategy is given
-        return Result(self.df, plan.input, plan.emission)
+    def events(self, *, time: str) -> Events:
+        """The results as events of a further operator in the same query.
+
+        Results of windows go on by `window_end` or `window_start`, rows by their event time.
+
+        >>> import tidegate as tg
+        >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute")).agg(n=tg.count())
+        >>> hourly = minutes.events(time="window_end").window(tg.tumbling("1 hour"))
+        >>> busiest = hourly.agg(most=tg.max("n"))
+        """
+        return Events(self.frames, Derived(self.node, time))
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -147,9 +256,8 @@ class Result:
     def plan_text(self) -> str:
         """What `explain()` prints."""
         plan = optimize(self.node)
-        source = plan.input.input.input.input
-        watermark = f"EventTimeWatermark[{source.time}, tolerance={render(source.tolerance)}]"
-        physical = render_stages([watermark, *kernel_of(plan).stages()])
+        stages = [stage for kernel in kernels_of(plan) for stage in kernel.stages()]
+        physical = render_physical(plan, stages)
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
     def to_df(self, *, buckets: int | None = None) -> DataFrame:
@@ -169,7 +277,7 @@ class Result:
         +----+-----+
         <BLANKLINE>
         """
-        return lower.to_df(self.node, self.df, buckets)
+        return lower.to_df(self.node, self.frames, buckets)
 
     def start(
         self,
@@ -186,10 +294,43 @@ class Result:
         """
         return query.start(
             self.node,
-            self.df,
+            self.frames,
             fspath(checkpoint),
             sinks,
             trigger=trigger,
             name=name,
             buckets=buckets,
         )
+
+
+@dataclass(frozen=True)
+class Result(Runnable):
+    """Results of windows."""
+
+    frames: tuple[DataFrame, ...]
+    aggregation: Aggregation
+    emission: Emission = OnWatermark()
+
+    @property
+    def node(self) -> Emit:
+        """The whole plan; here a strategy is refused that does not fit the windows."""
+        return Emit(self.aggregation, self.emission)
+
+    def emit(self, emission: Emission) -> Result:
+        """When results leave, and in which form; without it, `tg.emit.on_watermark()`."""
+        if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
+            raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
+        plan = Emit(self.aggregation, emission)  # refused here, where the strategy is given
+        return Result(self.frames, plan.input, plan.emission)
+
+
+@dataclass(frozen=True)
+class Ordered(Runnable):
+    """Rows in order."""
+
+    frames: tuple[DataFrame, ...]
+    plan: Reorder
+
+    @property
+    def node(self) -> Reorder:
+        return self.plan

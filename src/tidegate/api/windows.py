@@ -2,7 +2,7 @@
 
 from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros, signed_micros
-from tidegate.plan.windows import Hopping, Session
+from tidegate.plan.windows import Hopping, Session, Sliding
 
 
 def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
@@ -47,4 +47,25 @@ def session(
     raise PlanError(
         "session() takes either a gap, such as '10 minutes', or gap_column, the name of a column; "
         f"got gap={gap!r}, gap_column={gap_column!r}"
+    )
+
+
+def sliding(
+    lookback: Duration, lookahead: Duration | None = None, *, when: str | None = None
+) -> Sliding:
+    """Around each row the rows of its key from `lookback` before it to `lookahead` after it.
+
+    One result for each row: its own columns and the aggregates. Without a lookahead it leaves at
+    once, over what has arrived; with one, when the watermark has passed the end of the range. `when`
+    is a condition in SQL over the row's columns: others are content, but have no result.
+
+    >>> print(sliding("10 seconds", "15 seconds", when="kind = 'alarm'"))
+    sliding(10 seconds, 15 seconds, when="kind = 'alarm'")
+    """
+    if when is not None and not isinstance(when, str):
+        raise PlanError(f"sliding(when) is a condition as text, such as 'price > 10', got {when!r}")
+    return Sliding(
+        micros(lookback, "sliding(lookback)", zero=True),
+        None if lookahead is None else micros(lookahead, "sliding(lookahead)", zero=True),
+        when,
     )

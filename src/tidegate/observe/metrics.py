@@ -3,39 +3,81 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from threading import Lock
 
-from tidegate.operators.kernel import COUNTER, COUNTERS
-from tidegate.plan.nodes import MAIN
+from tidegate.observe.progress import SourceProgress
+from tidegate.operators.kernel import COUNTER, COUNTERS, GAUGE, HEARTBEAT, HIGHEST
+from tidegate.plan.nodes import MAIN, Output
+
+#: A bucket, a channel, and how many rows (or how much of something) it has there.
+Packed = tuple[int, str, int]
 
 
+@dataclass
 class Metrics:
     """Totals since the query started, filled batch by batch."""
 
-    def __init__(self) -> None:
-        self._batches: dict[int, Counter[str]] = {}
-        self._past: Counter[str] = Counter()
-        self._lock = Lock()
+    plan: Output
+    sources: SourceProgress = field(init=False)
+    _batches: dict[int, Counter[str]] = field(default_factory=dict)
+    _past: Counter[str] = field(default_factory=Counter)
+    _held: dict[tuple[int, str], int] = field(default_factory=dict)
+    _reached: int | None = None
+    _passed: int | None = None
+    _lock: Lock = field(default_factory=Lock)
 
-    def record(self, batch_id: int, channels: Iterable[tuple[str, int]]) -> Counter[str]:
+    def __post_init__(self) -> None:
+        self.sources = SourceProgress.of(self.plan)
+
+    def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
         """Take in what a batch's packed rows say; the rows per channel come back."""
         counts: Counter[str] = Counter()
-        for channel, rows in channels:
-            counts[channel] += rows
+        highest: dict[str, int] = {}
         with self._lock:
+            for bucket, channel, rows in packed:
+                if channel.startswith(GAUGE):
+                    self._held[bucket, channel.removeprefix(GAUGE)] = rows
+                elif channel.startswith((HIGHEST, HEARTBEAT)):
+                    highest[channel] = max(rows, highest.get(channel, rows))
+                else:
+                    counts[channel] += rows
+            self._passed, self._reached = self._reached, self.sources.aligner.watermark
+            self._observe(highest, now)
             self._batches[batch_id] = counts
             self._fold_old()
         return counts
 
     def totals(self) -> dict[str, int]:
-        """Every counter by name, and the rows that left: `rows_out`, and `rows_out.<channel>`."""
+        """Every counter by name, and the rows that left: `rows_out`, and `rows_out.<channel>`.
+
+        Beside them what event time says: rows held back, the highest time seen (microseconds since
+        1970), and how often the watermark has moved.
+        """
         with self._lock:
             total = sum(self._batches.values(), Counter(self._past))
-        named = dict.fromkeys((*COUNTERS, "rows_out"), 0)
-        for channel, rows in total.items():
-            named[_name(channel)] = rows
-        return named
+            held = sum(rows for (_, name), rows in self._held.items() if name.startswith("buffer_size"))
+            named = dict.fromkeys((*COUNTERS, "rows_out"), 0)
+            for channel, rows in total.items():
+                named[_name(channel)] = rows
+            named["late_dropped_count"] = named["late_dropped"]
+            return named | {"buffer_size": held} | self.sources.metrics()
+
+    @property
+    def passed(self) -> int | None:
+        """The watermark of the batch before the newest: what it made due is out."""
+        return self._passed
+
+    def watermarks(self) -> Mapping[str, int | None]:
+        """Where event time stands for each operator."""
+        with self._lock:
+            return self.sources.watermarks()
+
+    def _observe(self, highest: Mapping[str, int], now: int) -> None:
+        for channel, time in highest.items():
+            self.sources.observe(int(channel[1:]), time, now if channel[0] == HIGHEST else None)
+        self.sources.align()
 
     def _fold_old(self) -> None:
         # Only the newest batch can be replayed, so older ones need no entry of their own.

@@ -8,11 +8,13 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from tidegate.operators.ranges import merge_columns, merge_tree
+from tidegate.operators.ranges import Pieces, fold_pieces, merge_columns, merge_segments, merge_tree
 from tidegate.plan.aggregate import Aggregate, Combine
 
 #: The event time of a packed row, as an integer.
 TIME = "__tidegate_time"
+
+_ASKING = "__tidegate_asking"
 
 #: Numbers add up in 64 bits, whatever they come in; results are cast to their declared types.
 _WIDE: dict[pl.DataType, type[pl.DataType]] = {
@@ -37,6 +39,10 @@ class Accumulators:
     def columns(self) -> list[str]:
         """The columns of rows that aggregates read."""
         return sorted({agg.column for _, agg in self.aggregates if agg.column is not None})
+
+    @cached_property
+    def state_columns(self) -> frozenset[str]:
+        return frozenset(f"{name}.{part}" for name, parts in self._parts.items() for part in parts)
 
     @cached_property
     def columnwise(self) -> bool:
@@ -69,26 +75,61 @@ class Accumulators:
         rows: pl.DataFrame,
         low: np.ndarray,
         high: np.ndarray,
-        block: np.ndarray,
-        in_first_block: np.ndarray,
+        blocks: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> pl.DataFrame:
-        """The states of overlapping ranges of rows (both ends included)."""
+        """The states of overlapping ranges of rows (both ends included).
+
+        Where all ranges have one width, `blocks` are each row's block of that width, and whether a
+        range begins in the first of its two.
+        """
         fast = self._columnwise(rows)
         columns = {name: rows[name].to_numpy() for name in fast}
-        merged = pl.DataFrame(merge_columns(columns, fast, block, low, high, in_first_block))
-        slow = [
-            (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
-        ]
-        if not slow:
+        if blocks is None:
+            merged = pl.DataFrame(merge_segments(columns, fast, low, high))
+        else:
+            merged = pl.DataFrame(merge_columns(columns, fast, blocks[0], low, high, blocks[1]))
+        tree = self._merge_slow(rows, fast, low, high)
+        return merged if tree is None else pl.concat([merged, tree], how="horizontal")
+
+    def merge_pieces(self, rows: pl.DataFrame, pieces: Sequence[Pieces], count: int) -> pl.DataFrame:
+        """The states of things that are made up of pieces of rows, given in the order of time."""
+        fast = self._columnwise(rows)
+        columns = {name: rows[name].to_numpy() for name in fast}
+        merged = pl.DataFrame(fold_pieces(columns, fast, pieces, count))
+        parts = [self._slow_piece(rows, fast, piece) for piece in pieces]
+        if not parts or parts[0] is None:
             return merged
+        together = pl.concat([part for part in parts if part is not None])
+        slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
+        return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
+
+    def _slow_piece(
+        self, rows: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
+    ) -> pl.DataFrame | None:
+        if not self._slow(fast):
+            return None
+        merged = self._merge_slow(rows[piece.rows], fast, piece.low, piece.high)
+        return None if merged is None else merged.with_columns(pl.Series(_ASKING, piece.asking))
+
+    def _merge_slow(
+        self, rows: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
+    ) -> pl.DataFrame | None:
+        """The states of ranges, of the aggregates that merge only as a whole."""
+        slow = self._slow(fast)
+        if not slow:
+            return None
         states = rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
-        tree = merge_tree(
+        return merge_tree(
             states,
             lambda nodes, group: nodes.group_by(group).agg(self._merge_exprs(slow)),
             low,
             high,
         )
-        return pl.concat([merged, tree], how="horizontal") if fast else tree
+
+    def _slow(self, fast: Mapping[str, Combine]) -> list[tuple[str, Aggregate]]:
+        return [
+            (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
+        ]
 
     def _columnwise(self, rows: pl.DataFrame) -> dict[str, Combine]:
         """The columns that merge by themselves and that NumPy can hold as they are."""

@@ -19,6 +19,13 @@ from tidegate.operators.state import BucketState
 #: Channels whose name starts with this carry a counter: the name is the rest, `rows` the count.
 COUNTER = "#"
 
+#: Channels whose name starts with this say how much of something a bucket holds at the moment.
+GAUGE = "="
+
+#: Channels whose name starts with this carry the highest event time of a source's rows, by its number;
+#: those of `HEARTBEAT` that of the clock's rows among them, which are no events.
+HIGHEST, HEARTBEAT = "^", "~"
+
 #: Every counter an operator may keep. They reach Spark's progress and `query.metrics`.
 COUNTERS = (
     "rows_in",
@@ -32,12 +39,16 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Parcel:
-    """A packed row: what travels between stages. `bucket` is where it is going or came from."""
+    """A packed row: what travels between stages. `bucket` is where it is going or came from.
+
+    Parcels of one sender come one after the other, those of several at the same time.
+    """
 
     bucket: int
     channel: str
     rows: int
     blob: bytes | None = None
+    sender: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,7 @@ class Outcome:
 
     tables: list[tuple[str, list[pa.Table]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    gauges: dict[str, int] = field(default_factory=dict)
     due: int | None = None
 
     def emit(self, channel: str, *tables: pa.Table) -> None:
@@ -61,10 +73,18 @@ class Outcome:
         for piece in blobs.pieces(tables[-1]):
             self.tables.append((channel, [*tables[:-1], piece]))
 
+    def then(self, later: Outcome) -> Outcome:
+        """Both outcomes as one: the later one knows what is held and when it is due."""
+        counts = Counter(self.counts)
+        counts.update(later.counts)
+        return Outcome([*self.tables, *later.tables], counts, later.gauges, later.due)
+
     def parcels(self, bucket: int) -> Iterable[Parcel]:
         for channel, tables in self.tables:
             yield Parcel(bucket, channel, tables[-1].num_rows, blobs.encode(tables))
         yield from count_parcels(bucket, self.counts)
+        for name, held in self.gauges.items():
+            yield Parcel(bucket, GAUGE + name, held)
 
 
 class Kernel(Protocol):

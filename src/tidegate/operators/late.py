@@ -1,7 +1,10 @@
-"""What becomes of rows that came too late: counted, and dropped, moved or sent out."""
+"""Late rows: how long windows stay open for them, and where they go when that is over."""
+
+from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -9,36 +12,66 @@ import pyarrow as pa
 from tidegate.plan.nodes import LATE_COLUMNS, TIMESTAMP
 from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
 
+if TYPE_CHECKING:
+    from tidegate.operators.kernel import Outcome
+
+#: Stands for a time, or a window, long before any data.
+NEVER = -(1 << 60)
+
 
 @dataclass(frozen=True)
-class LateRows:
-    """The fate of the late rows of one batch."""
+class AllowedLatenessTracker:
+    """How long windows stay open: `[s, e)` closes when the watermark reaches `e + lateness`."""
 
-    counts: Counter[str]
-    moved: pa.Table | None = None
-    sent: pa.Table | None = None
+    lateness: int = 0
+
+    def horizon(self, watermark: int | None) -> int:
+        """What ends up to here is closed."""
+        return NEVER if watermark is None else watermark - self.lateness
+
+    def closes_at(self, end: int) -> int:
+        """The watermark at which a window with this end closes."""
+        return end + self.lateness
 
 
-def carries_rows(policy: LatePolicy) -> bool:
-    """Does the policy need the rows themselves, not only how many there were?"""
-    return not isinstance(policy, Drop)
+@dataclass(frozen=True)
+class SideOutputRouter:
+    """Late rows counted, and dropped, moved into the present or sent to a channel of their own."""
+
+    policy: LatePolicy
+    time: str
+
+    @property
+    def needs_rows(self) -> bool:
+        """Does the policy need the rows themselves, not only how many there were?"""
+        return not isinstance(self.policy, Drop)
+
+    def moves(self, time: np.ndarray, watermark: int) -> np.ndarray:
+        """Which late rows are moved into the present."""
+        if not isinstance(self.policy, Reassign):
+            return np.zeros(len(time), dtype=bool)
+        return watermark - time <= self.policy.max_lateness
+
+    def route(self, count: int, rows: pa.Table | None, watermark: int, out: Outcome) -> pa.Table | None:
+        """Apply the policy to late rows, given as `rows` where it needs them; those that were moved."""
+        out.counts["late_rows"] += count
+        if rows is None:
+            out.counts["late_dropped"] += count
+            return None
+        times = instants(rows, self.time)
+        if isinstance(self.policy, SideOutput):
+            out.emit(self.policy.channel, _with_lateness(rows, watermark - times, watermark))
+            return None
+        near = rows.filter(pa.array(self.moves(times, watermark)))
+        out.counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
+        present = pa.array(np.full(near.num_rows, watermark)).cast(TIMESTAMP)
+        return near.set_column(near.schema.get_field_index(self.time), self.time, present)
 
 
-def handle(policy: LatePolicy, count: int, rows: pa.Table | None, time: str, watermark: int) -> LateRows:
-    """Apply the policy to late rows, given as `rows` where the policy carries them."""
-    counts = Counter(late_rows=count)
-    if rows is None:
-        return LateRows(counts + Counter(late_dropped=count))
-    late_by = watermark - instants(rows, time)
-    if isinstance(policy, SideOutput):
-        for field, values in zip(LATE_COLUMNS, (late_by, np.full(count, watermark)), strict=True):
-            rows = rows.append_column(field, pa.array(values).cast(field.type))
-        return LateRows(counts, sent=rows)
-    assert isinstance(policy, Reassign)
-    near = rows.filter(pa.array(late_by <= policy.max_lateness))
-    counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
-    present = pa.array(np.full(near.num_rows, watermark)).cast(TIMESTAMP)
-    return LateRows(counts, moved=near.set_column(near.schema.get_field_index(time), time, present))
+def _with_lateness(rows: pa.Table, late_by: np.ndarray, watermark: int) -> pa.Table:
+    for field, values in zip(LATE_COLUMNS, (late_by, np.full(len(late_by), watermark)), strict=True):
+        rows = rows.append_column(field, pa.array(values).cast(field.type))
+    return rows
 
 
 def instants(rows: pa.Table, time: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Many overlapping ranges of rows merged at once, in time near linear in rows plus ranges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,20 @@ from tidegate.plan.aggregate import Combine
 _UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
 _RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Ranges `low … high` (both included) of `rows`, for the rows `asking`; none is empty.
+
+    With a `block`, ranges are heads: each begins where a block of that many rows does, and ends in it.
+    """
+
+    rows: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    asking: np.ndarray
+    block: int | None = None
 
 
 def merge_columns(
@@ -54,6 +69,76 @@ def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
         result[step:] = np.where(same, joined, result[step:])
         step *= 2
     return result
+
+
+def merge_segments(
+    columns: Mapping[str, np.ndarray],
+    how: Mapping[str, Combine],
+    low: np.ndarray,
+    high: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Merge rows `low … high` (both included) of each column that merges by itself.
+
+    A binary tree over the rows, level by level: a range of n rows is put together from 2·log n
+    nodes. For ranges of any shape; where all have one width in time, `merge_columns` does less.
+    """
+    merged = {name: values[low] for name, values in columns.items()}
+    levels = dict(columns)
+    ranges, left, right = np.arange(len(low)), low + 1, high + 1
+    while True:
+        open_ = left < right
+        ranges, left, right = ranges[open_], left[open_], right[open_]
+        if not len(ranges):
+            return merged
+        odd_left, odd_right = (left & 1) == 1, (right & 1) == 1
+        for name, level in levels.items():
+            ufunc = _UFUNC[how[name]]
+            for odd, node in ((odd_left, left), (odd_right, right - 1)):
+                into = ranges[odd]
+                merged[name][into] = ufunc(merged[name][into], level[node[odd]])
+            levels[name] = _pairs(level, ufunc)
+        left, right = (left + odd_left) >> 1, (right - odd_right) >> 1
+
+
+def _pairs(level: np.ndarray, ufunc: Any) -> np.ndarray:
+    """Neighbours merged two by two; one without a neighbour is never asked for."""
+    even = len(level) & ~1
+    return ufunc(level[0:even:2], level[1:even:2])
+
+
+def fold_pieces(
+    columns: Mapping[str, np.ndarray],
+    how: Mapping[str, Combine],
+    pieces: Sequence[Pieces],
+    count: int,
+) -> dict[str, np.ndarray]:
+    """Merge the pieces that each of `count` things is made up of; each has at least one."""
+    folded = {name: np.empty(count, dtype=values.dtype) for name, values in columns.items()}
+    begun = np.zeros(count, dtype=bool)
+    for piece in pieces:
+        rows = {name: values[piece.rows] for name, values in columns.items()}
+        if piece.block is None:
+            merged = merge_segments(rows, how, piece.low, piece.high)
+        else:
+            merged = merge_heads(rows, how, piece.block, piece.high)
+        goes_on = begun[piece.asking]
+        new, old = piece.asking[~goes_on], piece.asking[goes_on]
+        for name, values in merged.items():
+            folded[name][new] = values[~goes_on]
+            folded[name][old] = _UFUNC[how[name]](folded[name][old], values[goes_on])
+        begun[new] = True
+    return folded
+
+
+def merge_heads(
+    columns: Mapping[str, np.ndarray], how: Mapping[str, Combine], block: int, high: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Merge, of the block of rows that each `high` lies in, those up to it."""
+    merged = {}
+    for name, values in columns.items():
+        blocks = np.resize(values, (-(-len(values) // block), block))  # what it repeats lies behind all
+        merged[name] = _UFUNC[how[name]].accumulate(blocks, axis=1).ravel()[high]
+    return merged
 
 
 def merge_tree(

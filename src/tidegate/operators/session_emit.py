@@ -13,9 +13,10 @@ import polars as pl
 
 from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.changelog import net_change
+from tidegate.operators.keyed import Put
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
-from tidegate.operators.windowed import ANY_TIME, Put
+from tidegate.operators.windowed import ANY_TIME
 from tidegate.plan.policies import Emission, Retracting
 
 #: The number of a session among those of one batch.

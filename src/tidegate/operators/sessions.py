@@ -15,14 +15,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators import blobs, keys, late
+from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.kernel import Outcome
+from tidegate.operators.keyed import ROWS, Arrival, Moment, Partials, Put
+from tidegate.operators.late import instants
 from tidegate.operators.session_emit import NUMBER, Changed, carried, session_emit
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.sweep import Sweep, sweep
-from tidegate.operators.windowed import NEVER, ROWS, Arrival, Moment, Partials, Put, WindowKernel
+from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.nodes import Emit
 from tidegate.plan.windows import Session
 
@@ -32,7 +34,7 @@ class SessionKernel(WindowKernel):
 
     def __init__(self, plan: Emit) -> None:
         super().__init__(plan)
-        window = plan.input.input.window
+        window = plan.windowed.window
         assert isinstance(window, Session)
         self.window = window
         self.emit = session_emit(plan.emission, self.accumulators)
@@ -55,7 +57,7 @@ class SessionKernel(WindowKernel):
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and run of rows that belong together."""
         distinct, codes = keys.encode(keys.key_table(rows, self.keys))
-        time = late.instants(rows, self.time)
+        time = instants(rows, self.time)
         swept = sweep(codes, time, self._end(rows, time), self.window.max_length)
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(NUMBER, swept.number), pl.Series(TIME, time)
@@ -85,21 +87,17 @@ class SessionKernel(WindowKernel):
         out: Outcome,
         put: Put,
     ) -> int | None:
-        was, horizon = self._horizon(moment.was), self._horizon(moment.watermark)
+        was, horizon = (self.lateness.horizon(time) for time in (moment.was, moment.watermark))
         store = SessionStore(state)
         self.emit.close(store, was, horizon, moment.now, put)
         changed = self._take_in(store, arrivals, moment.watermark, horizon, out)
         self.emit.take_in(store, changed, horizon, moment.now, put)
         store.forget(horizon)
         due = self.emit.next_due(store, horizon)
-        return None if due is None else due + self.lateness
+        return None if due is None else self.lateness.closes_at(due)
 
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         return results.column(START).to_numpy(), results.column(END).to_numpy()
-
-    def _horizon(self, watermark: int | None) -> int:
-        """Sessions that end up to here are closed."""
-        return NEVER if watermark is None else watermark - self.lateness
 
     def _take_in(
         self,

@@ -89,13 +89,9 @@ class Slices:
         per_window = self.slicing.per_window
         block = self._number // per_window
         new_block = np.concatenate([[True], (np.diff(block) != 0) | (np.diff(self._key) != 0)])
-        return self.accumulators.merge_ranges(
-            states,
-            windows.low,
-            windows.high,
-            block=np.cumsum(new_block),
-            in_first_block=block[windows.low] == self.slicing.first_slice(windows.number) // per_window,
-        )
+        in_first = block[windows.low] == self.slicing.first_slice(windows.number) // per_window
+        blocks = np.cumsum(new_block), in_first
+        return self.accumulators.merge_ranges(states, windows.low, windows.high, blocks)
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
         return self._place(key, self.scale.before(self.slicing.first_slice(window)))

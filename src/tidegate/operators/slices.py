@@ -13,18 +13,23 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tidegate.operators import blobs, keys, late
+from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.kernel import Outcome
+from tidegate.operators.keyed import ROWS, Arrival, Moment, Partials, Put
+from tidegate.operators.late import NEVER, AllowedLatenessTracker, instants
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.window_emit import Progress, window_emit
-from tidegate.operators.windowed import NEVER, ROWS, Arrival, Moment, Partials, Put, WindowKernel
+from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.nodes import Emit
 from tidegate.plan.windows import Hopping
 
 _PLACE = "__tidegate_place"
+
+#: A window ends, for who does not wait for late rows, when the watermark reaches its end.
+_PROMPT = AllowedLatenessTracker()
 
 
 class SliceKernel(WindowKernel):
@@ -32,7 +37,7 @@ class SliceKernel(WindowKernel):
 
     def __init__(self, plan: Emit) -> None:
         super().__init__(plan)
-        window = plan.input.input.window
+        window = plan.windowed.window
         assert isinstance(window, Hopping)
         self.slicing = Slicing(window)
         self.emit = window_emit(plan.emission)
@@ -50,7 +55,7 @@ class SliceKernel(WindowKernel):
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state per key and slice; rows in no window are counted and left out."""
-        time = late.instants(rows, self.time)
+        time = instants(rows, self.time)
         number, inside = self.slicing.slice_of(time)
         distinct, codes = keys.encode(keys.key_table(rows, self.keys))
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
@@ -85,14 +90,14 @@ class SliceKernel(WindowKernel):
         return self.slicing.start(number), self.slicing.end(number)
 
     def _progress(self, moment: Moment) -> Progress:
-        def ended(time: int | None, lateness: int) -> int:
-            return NEVER if time is None else self.slicing.last_ended(time - lateness)
+        def last(watermark: int | None, lateness: AllowedLatenessTracker) -> int:
+            return NEVER if watermark is None else self.slicing.last_ended(lateness.horizon(watermark))
 
         return Progress(
-            closed=ended(moment.watermark, self.lateness),
-            ended=ended(moment.watermark, 0),
-            was_closed=ended(moment.was, self.lateness),
-            was_ended=ended(moment.was, 0),
+            closed=last(moment.watermark, self.lateness),
+            ended=last(moment.watermark, _PROMPT),
+            was_closed=last(moment.was, self.lateness),
+            was_ended=last(moment.was, _PROMPT),
             now=moment.now,
         )
 
@@ -123,7 +128,7 @@ class SliceKernel(WindowKernel):
         last = store.last_window_of_a_page()
         if last is None:
             return None
-        gone = self.slicing.end(last) + self.lateness
+        gone = self.lateness.closes_at(self.slicing.end(last))
         due = self.emit.next_due(store, progress, self.lateness)
         return gone if due is None else min(due, gone)
 

@@ -13,10 +13,12 @@ import numpy as np
 import polars as pl
 
 from tidegate.operators.changelog import latest, net_change
+from tidegate.operators.keyed import Put
+from tidegate.operators.late import NEVER, AllowedLatenessTracker
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
-from tidegate.operators.windowed import ANY_TIME, NEVER, Put
+from tidegate.operators.windowed import ANY_TIME
 from tidegate.plan.policies import Emission, OnWatermark, Retracting
 
 _OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
@@ -46,9 +48,11 @@ class EmitOnClose:
     ) -> None:
         store.append(fresh)
 
-    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+    def next_due(
+        self, store: SliceStore, progress: Progress, lateness: AllowedLatenessTracker
+    ) -> int | None:
         window = store.next_window(progress.closed)
-        return None if window is None else store.slicing.end(window) + lateness
+        return None if window is None else lateness.closes_at(store.slicing.end(window))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ class EmitOnWatermark:
             change = net_change(out, now, _IDENTITY, store.accumulators.names, Retracting())
             put(change.filter(pl.col("op") != Retracting().before).drop("op"))
 
-    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+    def next_due(
+        self, store: SliceStore, progress: Progress, lateness: AllowedLatenessTracker
+    ) -> int | None:
         window = store.next_window(progress.ended)
         return None if window is None else store.slicing.end(window)
 
@@ -103,7 +109,9 @@ class EmitChanges:
         store.state.drop_below(_OUT, progress.closed + 1)
         store.state.compact(_OUT, _latest, WINDOW, _page_width(store.slicing))
 
-    def next_due(self, store: SliceStore, progress: Progress, lateness: int) -> int | None:
+    def next_due(
+        self, store: SliceStore, progress: Progress, lateness: AllowedLatenessTracker
+    ) -> int | None:
         key, _ = self._waiting(store, progress.closed + 1, -NEVER)
         return ANY_TIME if len(key) else None
 

@@ -3,25 +3,34 @@
 Before: Events[columns=(ts, user, price, agent, referrer)]
 After:  Events[columns=(ts, user, price)]
 
-A side output hands rows on unchanged, so its source keeps every column: pruning there would
-silently cut what the late channel shows.
+Where rows themselves go on, around a window each or to a side output, every column stays: pruning
+there would silently cut what users see.
 """
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Emit, with_input
+from tidegate.plan.nodes import Derived, Emit, Feed, Output, Reorder, Source, Union, with_feed
 from tidegate.plan.policies import SideOutput
 
 
-def prune_columns(plan: Emit) -> Emit:
-    aggregation = plan.input
-    window = aggregation.input
-    keyed = window.input
-    if isinstance(window.late, SideOutput):
+def prune_columns(plan: Output) -> Output:
+    if isinstance(plan, Reorder) or plan.input.by_row or isinstance(plan.late, SideOutput):
         return plan
-    aggregated = [aggregate.column for _, aggregate in aggregation.aggregates]
-    read = {keyed.input.time, *keyed.keys, window.gap_column, *aggregated}
-    columns = tuple(name for name in keyed.input.row_schema.names if name in read)
-    source = replace(keyed.input, columns=columns)
-    keyed = with_input(keyed, source)
-    return with_input(plan, with_input(aggregation, with_input(window, keyed)))
+    return with_feed(plan, _reading(plan.feed, _read_by(plan)))
+
+
+def _read_by(plan: Emit) -> set[str | None]:
+    aggregated = [aggregate.column for _, aggregate in plan.input.aggregates]
+    return {plan.feed.time, *plan.keyed.keys, plan.windowed.gap_column, *aggregated}
+
+
+def _reading(feed: Feed, read: set[str | None]) -> Feed:
+    if isinstance(feed, Derived):
+        return feed
+    if isinstance(feed, Union):
+        return Union(tuple(_pruned(source, read) for source in feed.inputs))
+    return _pruned(feed, read)
+
+
+def _pruned(source: Source, read: set[str | None]) -> Source:
+    return replace(source, columns=tuple(name for name in source.row_schema.names if name in read))

@@ -2,33 +2,56 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 
-from tidegate.plan.nodes import Emit
+import pyarrow as pa
+
+from tidegate.plan.nodes import Derived, Output, Reorder, stages_of
 from tidegate.plan.time import render
 
 Identity = dict[str, str]
 
 
-def identity_of(plan: Emit, buckets: int, state_format: int) -> Identity:
+def identity_of(plan: Output, buckets: int, state_format: int) -> Identity:
     """The parts of a plan that its state is laid out by, each as text a person can compare.
 
     Tolerance and late policy are not among them: they may change between runs.
     """
-    window = plan.input.input
-    types = plan.input.schema
-    return {
-        "keys": ", ".join(f"{key}: {window.schema.field(key).type}" for key in window.input.keys)
-        or "global",
+    parts: Identity = {}
+    for number, stage in enumerate(stages_of(plan), 1):
+        place = "" if number == 1 else f" of operator {number}"
+        parts |= {name + place: value for name, value in _parts(stage).items()}
+    return parts | {"buckets": str(buckets), "state format": str(state_format)}
+
+
+def stage_identities(plan: Output, identity: Identity) -> list[Identity]:
+    """For each operator what its own state depends on."""
+    shared = {name: identity[name] for name in ("buckets", "state format")}
+    return [_parts(stage) | shared for stage in stages_of(plan)]
+
+
+def _parts(stage: Output) -> Identity:
+    rows, feed = stage.feed.schema, stage.feed
+    keys = {"keys": _typed(rows, stage.keyed.keys) or "global"}
+    if isinstance(feed, Derived):
+        keys["time"] = feed.time
+    if isinstance(stage, Reorder):
+        return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
+    window, types = stage.windowed, stage.input.schema
+    parts = keys | {
         "window": str(window.window),
         "allowed lateness": render(window.lateness),
         "aggregates": ", ".join(
             f"{name}={type(agg).__module__}.{type(agg).__qualname__} {agg}: {types.field(name).type}"
-            for name, agg in plan.input.aggregates
+            for name, agg in stage.input.aggregates
         ),
-        "emission": str(plan.emission),
-        "buckets": str(buckets),
-        "state format": str(state_format),
+        "emission": str(stage.emission),
     }
+    return parts | ({"rows": _typed(rows, rows.names)} if stage.input.by_row else {})
+
+
+def _typed(schema: pa.Schema, names: Iterable[str]) -> str:
+    return ", ".join(f"{name}: {schema.field(name).type}" for name in names)
 
 
 def fingerprint(identity: Identity) -> str:

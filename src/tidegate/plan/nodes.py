@@ -17,9 +17,20 @@ from tidegate.errors import (
     did_you_mean,
 )
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark, Retracting, SideOutput
-from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import Session, Window
+from tidegate.plan.conditions import check_condition
+from tidegate.plan.event_time import EventTime
+from tidegate.plan.policies import (
+    Drop,
+    Emission,
+    LatePolicy,
+    OnWatermark,
+    OnWindowClose,
+    Reassign,
+    Retracting,
+    SideOutput,
+)
+from tidegate.plan.time import Micros, ProcessingTime, render
+from tidegate.plan.windows import Session, Sliding, Window
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
@@ -33,6 +44,10 @@ RESERVED_PREFIX = "__tidegate"
 
 #: Names that channels cannot have: they mean something else where sinks are given.
 RESERVED_CHANNELS = (MAIN, ERROR_CHANNEL, "checkpoint", "trigger", "name", "buckets")
+
+#: A row that is further ahead of the clock is broken: nobody's events come from the next century,
+#: and a single one would make all that follows late.
+MAX_FUTURE = Micros(36_500 * 86_400_000_000)
 
 
 class Node(Protocol):
@@ -51,12 +66,19 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """Rows with an event time. `columns` is what the plan above reads; None is everything."""
+    """Rows with an event time. `columns` is what the plan above reads; None is everything.
+
+    `declared` says where the event time comes from if it is not simply the column `time`: then that
+    column is one we add.
+    """
 
     row_schema: pa.Schema
     time: str
     tolerance: Micros
     columns: tuple[str, ...] | None = None
+    declared: EventTime | ProcessingTime | None = None
+    max_future: Micros = MAX_FUTURE
+    idle_after: Micros | None = None
 
     def __post_init__(self) -> None:
         for name in self.row_schema.names:
@@ -79,16 +101,102 @@ class Source:
             return self.row_schema
         return pa.schema([self.row_schema.field(name) for name in self.columns])
 
+    @property
+    def processing_time(self) -> bool:
+        return isinstance(self.declared, ProcessingTime)
+
     def label(self) -> str:
         columns = ", ".join(self.schema.names)
-        return f"Events[time={self.time}, tolerance={render(self.tolerance)}, columns=({columns})]"
+        time = self.time if self.declared is None else self.declared
+        options = [f"time={time}", f"tolerance={render(self.tolerance)}"]
+        if self.max_future != MAX_FUTURE:
+            options.append(f"max_future={render(self.max_future)}")
+        if self.idle_after is not None:
+            options.append(f"idle_after={render(self.idle_after)}")
+        return f"Events[{', '.join(options)}, columns=({columns})]"
+
+
+@dataclass(frozen=True)
+class Union:
+    """The rows of several sources; their watermark is the lowest of theirs."""
+
+    inputs: tuple[Source, ...]
+
+    def __post_init__(self) -> None:
+        first, *others = self.inputs
+        for other in others:
+            if other.processing_time != first.processing_time:
+                raise PlanError("union() of event time and processing time: they do not compare")
+            if other.time != first.time:
+                raise PlanError(
+                    f"union() of events whose times are {first.time!r} and {other.time!r}: "
+                    "give the columns one name"
+                )
+            if not _same_columns(other.row_schema, first.row_schema):
+                raise PlanError(
+                    "union() needs the same columns in the same order and of the same types: "
+                    f"{_columns(first.row_schema)} here, {_columns(other.row_schema)} there"
+                )
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.inputs[0].schema
+
+    @property
+    def time(self) -> str:
+        return self.inputs[0].time
+
+    def label(self) -> str:
+        return "Union"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The results of an operator as events of the next one, in the same query."""
+
+    input: Output
+    time: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.input, Emit) and isinstance(self.input.emission, Retracting):
+            raise PlanError(
+                f"results of {self.input.emission} take others back, and cannot go on as events; "
+                "use tg.emit.on_window_close()"
+            )
+        times = self.input.times
+        if self.time not in times:
+            short = self.time == "window_start" and list(times) == ["window_end"]
+            hint = " (a session of any length has only its end)" if short else ""
+            raise PlanError(
+                f"events(time={self.time!r}): results go on by {' or '.join(map(repr, times))}{hint}"
+            )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def hold_back(self) -> Micros:
+        """How far the watermark of these events lies behind that of the operator's input."""
+        return self.input.times[self.time]
+
+    def label(self) -> str:
+        return f"Events[time={self.time}, hold_back={render(self.hold_back)}]"
+
+
+#: What has rows with an event time.
+Feed = Source | Union | Derived
 
 
 @dataclass(frozen=True)
 class KeyBy:
     """The columns whose values get windows of their own; none makes the windows global."""
 
-    input: Source
+    input: Feed
     keys: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -126,13 +234,14 @@ class WindowBy:
     def __post_init__(self) -> None:
         if self.gap_column is not None:
             self._check_gap(self.gap_column)
-        if isinstance(self.late, SideOutput):
-            if self.late.channel in RESERVED_CHANNELS or not self.late.channel.isidentifier():
-                raise PlanError(
-                    f"late rows cannot go to a channel named {self.late.channel!r}: take an "
-                    f"identifier that is none of {', '.join(RESERVED_CHANNELS)}"
-                )
-            refuse_collisions(self.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
+        if isinstance(self.window, Sliding) and self.lateness:
+            raise PlanError(
+                f"{self.window} with allowed_lateness={render(self.lateness)}: the window around a row "
+                "is emitted once, and a row at or below the watermark is late; raise the tolerance"
+            )
+        if isinstance(self.window, Sliding) and self.window.when is not None:
+            check_condition(self.window.when, self.schema)
+        check_late(self.late, self.input.input)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -174,10 +283,10 @@ class Aggregation:
         names = [name for name, _ in self.aggregates]
         if len(set(names)) != len(names):
             raise PlanError(f"agg() names an aggregate twice: {', '.join(names)}")
-        keys = self.input.input.keys
-        added = [*(f.name for f in WINDOW_COLUMNS), OP.name]
-        refuse_collisions(keys, added, "results carry")
-        refuse_collisions([*keys, *added], names, "agg() names")
+        columns = [field.name for field in self._own_columns()]
+        added = [] if self.by_row else [*(f.name for f in WINDOW_COLUMNS), OP.name]
+        refuse_collisions(columns, added, "results carry")
+        refuse_collisions([*columns, *added], names, "agg() names")
         for name, aggregate in self.aggregates:
             self._result_field(name, aggregate)
 
@@ -186,10 +295,21 @@ class Aggregation:
         return (self.input,)
 
     @property
+    def by_row(self) -> bool:
+        """Is there a result for each row, beside its own columns, rather than for each window?"""
+        return isinstance(self.input.window, Sliding)
+
+    @property
     def schema(self) -> pa.Schema:
-        keys = [self.input.schema.field(key) for key in self.input.input.keys]
+        bounds = () if self.by_row else WINDOW_COLUMNS
         results = [self._result_field(name, aggregate) for name, aggregate in self.aggregates]
-        return pa.schema([*keys, *WINDOW_COLUMNS, *results])
+        return pa.schema([*self._own_columns(), *bounds, *results])
+
+    def _own_columns(self) -> list[pa.Field]:
+        rows = self.input.schema
+        if self.by_row:
+            return [readable(rows, name, "a window around each row keeps it") for name in rows.names]
+        return [rows.field(key) for key in self.input.input.keys]
 
     def label(self) -> str:
         return f"Aggregate[{', '.join(f'{name}={agg}' for name, agg in self.aggregates)}]"
@@ -218,7 +338,12 @@ class Emit:
     emission: Emission = OnWatermark()
 
     def __post_init__(self) -> None:
-        window = self.input.input
+        window = self.windowed
+        if self.input.by_row and self.emission != OnWatermark():
+            raise EmissionRefused(
+                f"{self.emission} over {window.window}: each row has one result, which is final; "
+                "leave emit() out"
+            )
         merges_late = isinstance(window.window, Session) and window.lateness > 0
         if merges_late and isinstance(self.emission, OnWatermark):
             raise EmissionRefused(
@@ -237,17 +362,128 @@ class Emit:
         return self.input.schema.append(OP) if retracts else self.input.schema
 
     @property
+    def windowed(self) -> WindowBy:
+        return self.input.input
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.windowed.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.keyed.input
+
+    @property
+    def late(self) -> LatePolicy:
+        return self.windowed.late
+
+    @property
     def channels(self) -> dict[str, pa.Schema]:
-        """Every channel rows can leave through, with the schema it has there."""
-        window = self.input.input
-        late = window.late
-        channels = {MAIN: self.schema, ERROR_CHANNEL: ERRORS}
-        if isinstance(late, SideOutput):
-            channels[late.channel] = pa.schema([*window.schema, *LATE_COLUMNS])
-        return channels
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        """The columns by which results can go on as events, each with what it holds back.
+
+        A result leaves when the watermark has passed the window and its lateness: so its end lies at
+        most the lateness behind, its start the length of the window more.
+        """
+        window = self.windowed.window
+        if isinstance(window, Sliding):
+            # A row that is moved to the watermark lies at it, not behind it.
+            moved = 1 if isinstance(self.late, Reassign) else 0
+            return {self.feed.time: Micros(window.reach + moved)}
+        lateness = Micros(0) if self.emission == OnWindowClose(final=True) else self.windowed.lateness
+        times = {"window_end": lateness}
+        length = window.max_length if isinstance(window, Session) else window.size
+        return times if length is None else times | {"window_start": Micros(lateness + length)}
 
     def label(self) -> str:
         return f"Emit[{self.emission}]"
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Rows released in the order of event time, then arrival, as far as the watermark has come."""
+
+    input: KeyBy
+    late: LatePolicy = Drop()
+
+    def __post_init__(self) -> None:
+        check_late(self.late, self.feed)
+        for name in self.schema.names:
+            readable(self.schema, name, "reorder() keeps all columns")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.input.input
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        return {self.feed.time: Micros(1 if isinstance(self.late, Reassign) else 0)}
+
+    def label(self) -> str:
+        return f"Reorder[late={self.late}]"
+
+
+#: What rows can leave a plan by.
+Output = Emit | Reorder
+
+
+def stages_of(plan: Output) -> tuple[Output, ...]:
+    """The operators of a chain, the one that reads the sources first."""
+    below = stages_of(plan.feed.input) if isinstance(plan.feed, Derived) else ()
+    return (*below, plan)
+
+
+def sources_of(plan: Output) -> tuple[Source, ...]:
+    """The sources at the bottom of a chain."""
+    feed = stages_of(plan)[0].feed
+    assert not isinstance(feed, Derived)
+    return feed.inputs if isinstance(feed, Union) else (feed,)
+
+
+def channels_of(plan: Output) -> dict[str, pa.Schema]:
+    """Every channel rows can leave through, with the schema it has there."""
+    channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
+    for stage in stages_of(plan):
+        if isinstance(stage.late, SideOutput):
+            channels[stage.late.channel] = pa.schema([*stage.feed.schema, *LATE_COLUMNS])
+    return channels
+
+
+def check_late(late: LatePolicy, feed: Feed) -> None:
+    """Refuse a policy that has nothing to do, and a channel that cannot be."""
+    if isinstance(feed, Derived) and late != Drop():
+        raise PlanError(
+            f"late={late}: results of another operator are never late; give the policy to the first"
+        )
+    if not isinstance(late, SideOutput):
+        return
+    if isinstance(feed, Source) and feed.processing_time:
+        raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")
+    if late.channel in RESERVED_CHANNELS or not late.channel.isidentifier():
+        raise PlanError(
+            f"late rows cannot go to a channel named {late.channel!r}: take an "
+            f"identifier that is none of {', '.join(RESERVED_CHANNELS)}"
+        )
+    refuse_collisions(feed.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
 
 
 N = TypeVar("N", bound=Node)
@@ -256,6 +492,14 @@ N = TypeVar("N", bound=Node)
 def with_input(node: N, child: Node) -> N:
     """The node over another input, checked again."""
     return replace(node, input=child)  # type: ignore[type-var]
+
+
+def with_feed(plan: Output, feed: Feed) -> Output:
+    """The operator over other rows."""
+    keyed = replace(plan.keyed, input=feed)
+    if isinstance(plan, Reorder):
+        return replace(plan, input=keyed)
+    return with_input(plan, with_input(plan.input, with_input(plan.windowed, keyed)))
 
 
 def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
@@ -280,6 +524,14 @@ def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> 
     twice = sorted(set(taken) & set(added))
     if twice:
         raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
+
+
+def _same_columns(one: pa.Schema, other: pa.Schema) -> bool:
+    return [(f.name, f.type) for f in one] == [(f.name, f.type) for f in other]
+
+
+def _columns(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
 
 
 def is_key_type(kind: pa.DataType) -> bool:

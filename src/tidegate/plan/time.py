@@ -1,6 +1,7 @@
 """Durations and instants: 64-bit microseconds, parsed once, at the edge."""
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import NewType
 
@@ -9,6 +10,17 @@ from tidegate.errors import DurationError
 Micros = NewType("Micros", int)
 
 Duration = timedelta | str
+
+
+@dataclass(frozen=True)
+class ProcessingTime:
+    """Rows are stamped with the time of their micro-batch; `tick` moves time on without rows."""
+
+    tick: "Micros"
+
+    def __str__(self) -> str:
+        return f"processing_time(tick={render(self.tick)})"
+
 
 _UNITS = {
     Micros(1): ("us", "µs", "microsecond", "microseconds"),
@@ -21,7 +33,7 @@ _UNITS = {
 }
 _FACTOR = {name: factor for factor, names in _UNITS.items() for name in names}
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)", re.IGNORECASE)
-_LONGEST = Micros(36_500 * 86_400_000_000)
+LONGEST = Micros(36_500 * 86_400_000_000)
 
 
 def micros(duration: Duration, what: str, *, zero: bool = False) -> Micros:
@@ -30,7 +42,7 @@ def micros(duration: Duration, what: str, *, zero: bool = False) -> Micros:
     if value < 0 or (value == 0 and not zero):
         allowed = "zero or more" if zero else "greater than zero"
         raise DurationError(f"{what} must be {allowed}, got {duration!r}")
-    if value > _LONGEST:
+    if value > LONGEST:
         raise DurationError(f"{what} is longer than a hundred years: {duration!r}")
     return value
 

@@ -42,4 +42,28 @@ class Session:
         return f"session({gap}{limit})"
 
 
-Window = Hopping | Session
+@dataclass(frozen=True)
+class Sliding:
+    """Around each row at `t` the rows of its key in the closed range `[t − lookback, t + lookahead]`.
+
+    Without a lookahead a row's result leaves with the row, over what has arrived by then; with one
+    it waits until the range is complete. `when` is a condition in SQL: rows that do not meet it are
+    content of other rows' windows, but have none of their own.
+    """
+
+    lookback: Micros
+    lookahead: Micros | None = None
+    when: str | None = None
+
+    @property
+    def reach(self) -> Micros:
+        """How long after its time a row's own result leaves."""
+        return self.lookahead or Micros(0)
+
+    def __str__(self) -> str:
+        ahead = "" if self.lookahead is None else f", {render(self.lookahead)}"
+        when = "" if self.when is None else f", when={self.when!r}"
+        return f"sliding({render(self.lookback)}{ahead}{when})"
+
+
+Window = Hopping | Session | Sliding

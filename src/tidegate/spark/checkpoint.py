@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,27 @@ class Note:
 
     query: str
     identity: Identity
+
+
+@dataclass(frozen=True)
+class ProgressNote:
+    """How far each source has come and when it last had rows, written down after each batch."""
+
+    checkpoint: str
+
+    @property
+    def path(self) -> str:
+        return posixpath.join(self.checkpoint, "tidegate.progress.json")
+
+    def clear(self) -> None:
+        """Begin anew: while a query is down its sources are not silent."""
+        filesystem, path = fs.FileSystem.from_uri(self.path)
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            filesystem.delete_file(path)
+
+    def write(self, progress: Mapping[str, Any]) -> None:
+        filesystem, folder = fs.FileSystem.from_uri(self.checkpoint)
+        _write(filesystem, folder, posixpath.join(folder, posixpath.basename(self.path)), progress)
 
 
 def stored_identity(checkpoint: str) -> Identity | None:
@@ -43,7 +65,7 @@ def claim(checkpoint: str, identity: Identity) -> str:
                 "choose a new checkpoint location"
             )
         stored = Note(str(uuid.uuid4()), identity)
-        _write(filesystem, folder, path, stored)
+        _write(filesystem, folder, path, asdict(stored))
     elif stored.identity != identity:
         raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
     return stored.query
@@ -74,8 +96,8 @@ def _read(filesystem: Any, path: str) -> Note | None:
             raise CheckpointMismatch(f"{path} is damaged and cannot be read: {error}") from None
 
 
-def _write(filesystem: Any, folder: str, path: str, note: Note) -> None:
+def _write(filesystem: Any, folder: str, path: str, note: Mapping[str, Any]) -> None:
     filesystem.create_dir(folder, recursive=True)
     with filesystem.open_output_stream(path + ".new") as stream:
-        stream.write(json.dumps(asdict(note), indent=2).encode())
+        stream.write(json.dumps(note, indent=2).encode())
     filesystem.move(path + ".new", path)

@@ -14,7 +14,7 @@ from tidegate.operators.kernel import Clock, Kernel, Parcel
 from tidegate.operators.state import RESIDENT, BucketState
 
 #: A packed row, as every stage between pack and unpack sees it.
-PARCEL = "bucket int, channel string, rows bigint, blob binary"
+PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int"
 
 
 # As objects, not as text: Spark would parse text in a call of its own, four times a task.
@@ -55,7 +55,7 @@ class KernelProcessor(StatefulProcessor):
         own = []
         for row in rows:
             if row["channel"] in self._kernel.inputs:
-                own.append(Parcel(row["bucket"], row["channel"], row["rows"], row["blob"]))
+                own.append(Parcel(**row.asDict()))
             else:
                 yield row  # not ours: a side output or a count of an earlier stage passes through
         if own:
@@ -92,7 +92,7 @@ class KernelProcessor(StatefulProcessor):
 
 
 def parcel_row(parcel: Parcel) -> Row:
-    return Row(bucket=parcel.bucket, channel=parcel.channel, rows=parcel.rows, blob=parcel.blob)
+    return Row(**vars(parcel))
 
 
 def _clock(times: Any) -> Clock:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,24 +15,53 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Emit
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Output, Reorder, sources_of
 from tidegate.plan.policies import Retracting
-from tidegate.spark.checkpoint import claim, stored_identity
+from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
+from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
+
+
+@dataclass
+class Writing:
+    """Which micro-batch was written last, and whether another one may be."""
+
+    last: int = -1
+    ended: bool = False
+    lock: Lock = field(default_factory=Lock)
+
+    def end(self, committed: Callable[[], int], is_active: Callable[[], bool]) -> None:
+        """Let the batch that is being written be written and committed, and none after it."""
+        with self.lock:
+            self.ended = True
+        while committed() < self.last and is_active():
+            time.sleep(0.01)
+        if committed() < self.last:
+            raise StartError(
+                f"batch {self.last} was written and the query failed before it was committed: "
+                "start it again from its checkpoint, and drain it then"
+            )
 
 
 class Query:
     """A running query. `spark` is the Spark query underneath, for everything Spark offers."""
 
-    def __init__(self, spark: StreamingQuery, metrics: Metrics) -> None:
+    def __init__(self, spark: StreamingQuery, metrics: Metrics, writing: Writing, drain: Drain) -> None:
         self.spark = spark
         self._metrics = metrics
+        self._writing = writing
+        self._drain = drain
 
     @property
     def metrics(self) -> dict[str, int]:
         """Every counter since the start: rows in and out, late rows by fate, errors, unassigned."""
         return self._metrics.totals()
+
+    @property
+    def watermarks(self) -> dict[str, datetime | None]:
+        """The watermark each operator works by: that of the sources, less what is held back above it."""
+        return {name: _instant(at) for name, at in self._metrics.watermarks().items()}
 
     @property
     def is_active(self) -> bool:
@@ -45,14 +78,23 @@ class Query:
         """Wait until everything the sources have now is processed."""
         self.spark.processAllAvailable()
 
-    def stop(self) -> None:
-        """End the query. What is open stays open for the next start from the checkpoint."""
+    def stop(self, *, drain: bool = False) -> None:
+        """End the query. What is open stays open for the next start from the checkpoint.
+
+        With `drain` it goes to the main sink as well, in the order of event time, as if the stream
+        had ended. The checkpoint does not change by it: after the next start results that are out
+        come again only where they have changed.
+        """
+        if drain:
+            self._writing.end(self._drain.committed, lambda: self.is_active)
         self.spark.stop()
+        if drain:
+            self._drain.run()
 
 
 def start(
-    plan: Emit,
-    df: DataFrame,
+    plan: Output,
+    frames: Sequence[DataFrame],
     checkpoint: str,
     sinks: Mapping[str, Sink],
     *,
@@ -62,34 +104,61 @@ def start(
 ) -> Query:
     """Start the plan with a sink per channel."""
     _check_channels(plan, sinks)
-    if not df.isStreaming:
+    if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
-    prepare_session(df)
+    prepare_session(frames[0])
     checkpoint = location(checkpoint)
     stored = stored_identity(checkpoint)
     if stored and buckets is None:
         buckets = int(stored["buckets"])  # state stays where it is, whatever the session's partitions
-    lowered = lower(plan, df, buckets)
+    progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
+    lowered = lower(plan, frames, buckets, progress.path if progress else None)
     query = claim(checkpoint, lowered.identity)
+    if progress is not None:
+        progress.clear()
     writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
-    metrics = Metrics()
+    metrics, writing = Metrics(lowered.plan), Writing()
+    drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), writes[MAIN])
+    drain.resume()
+
+    def write(channel: str, rows: DataFrame, batch_id: int) -> None:
+        if channel == MAIN:
+            rows = drain.without_drained(rows, metrics.passed)
+        writes[channel](rows, drain.drained.number_of(batch_id))
+
+    def write_batch(packed: DataFrame, batch_id: int) -> None:
+        with writing.lock:
+            if writing.ended:
+                raise StartError("the query is being drained: this batch belongs to the next start")
+            writing.last = batch_id
+            _write_batch(lowered, packed, batch_id, writes, write, metrics)
+            if progress is not None:
+                progress.write(metrics.sources.note())
+
     writer = (
-        lowered.packed.writeStream.foreachBatch(_writer(lowered, writes, metrics))
+        lowered.packed.writeStream.foreachBatch(write_batch)
         .option("checkpointLocation", checkpoint)
         .outputMode("append")
     )
     writer = writer.trigger(**trigger) if trigger else writer
     writer = writer.queryName(name) if name else writer
-    return Query(writer.start(), metrics)
+    return Query(writer.start(), metrics, writing, drain)
 
 
-def _target(plan: Emit, channel: str, query: str) -> Target:
-    """What the sink of a channel is told: results are told apart by key and window, others not."""
+def _may_be_idle(plan: Output) -> bool:
+    return any(source.idle_after is not None for source in sources_of(plan))
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
+
+
+def _target(plan: Output, channel: str, query: str) -> Target:
+    """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema = plan.channels[channel]
-    if channel != MAIN:
+    if channel != MAIN or isinstance(plan, Reorder) or plan.input.by_row:
         return Target(query, channel, schema)
-    keys = plan.input.input.input.keys
-    identity = (*keys, *(field.name for field in WINDOW_COLUMNS))
+    identity = (*plan.keyed.keys, *(field.name for field in WINDOW_COLUMNS))
     return Target(query, channel, schema, identity, isinstance(plan.emission, Retracting))
 
 
@@ -97,23 +166,28 @@ def _prepared(sink: Sink, target: Target) -> Write:
     return sink.prepare(target) if isinstance(sink, Preparable) else sink
 
 
-def _writer(lowered: Lowered, writes: Mapping[str, Write], metrics: Metrics) -> Any:
-    def write(packed: DataFrame, batch_id: int) -> None:
-        # Several channels are written from one computation: without this each would run it again.
-        packed.persist()
-        try:
-            found = packed.select("channel", "rows").collect()
-            counts = metrics.record(batch_id, [(row[0], row[1]) for row in found])
-            for channel, write_rows in writes.items():
-                if counts[channel]:
-                    write_rows(lowered.channel(channel, packed), batch_id)
-        finally:
-            packed.unpersist()
+def _write_batch(
+    lowered: Lowered,
+    packed: DataFrame,
+    batch_id: int,
+    channels: Iterable[str],
+    write: Callable[[str, DataFrame, int], None],
+    metrics: Metrics,
+) -> None:
+    # Several channels are written from one computation: without this each would run it again.
+    packed.persist()
+    try:
+        found = packed.select("bucket", "channel", "rows").collect()
+        now = time.time_ns() // 1000
+        counts = metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
+        for channel in channels:
+            if counts[channel]:
+                write(channel, lowered.channel(channel, packed), batch_id)
+    finally:
+        packed.unpersist()
 
-    return write
 
-
-def _check_channels(plan: Emit, sinks: Mapping[str, Sink]) -> None:
+def _check_channels(plan: Output, sinks: Mapping[str, Sink]) -> None:
     for channel, sink in sinks.items():
         if channel not in plan.channels:
             raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, plan.channels)}")

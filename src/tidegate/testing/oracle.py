@@ -1,78 +1,53 @@
 """The rules, written for reading: every window keeps a list of its own rows, and nothing is clever.
 
-It shares no code with the kernels. Where a kernel and this page disagree, one of them is wrong.
+It shares no code with the kernels. Where a kernel and these rules disagree, one of them is wrong.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, WindowBy
-from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
-from tidegate.plan.windows import Hopping, Session
-from tidegate.testing.answers import ANSWERS, Answer, answer
-from tidegate.testing.results import BatchResult, frozen, same
-from tidegate.testing.table import Row, as_json, instant_of, micros_of
-
-NO_TIME = timedelta(0)
-
-
-@dataclass
-class Window:
-    """One window or session of one key, with every row that counts in it."""
-
-    key: tuple[Any, ...]
-    start: int
-    end: int
-    rows: list[tuple[int, Row]] = field(default_factory=list)
-    #: The results that are out, the earliest first, each with the processing time it went out at.
-    #: There are several only where sessions have merged and not yet spoken since.
-    out: list[tuple[Row, int]] = field(default_factory=list)
-    #: Have rows come that no result has told of?
-    changed: bool = False
+from tidegate.plan.nodes import MAIN, Derived, Output, Reorder, stages_of
+from tidegate.plan.windows import Sliding
+from tidegate.testing.answers import ANSWERS, Answer
+from tidegate.testing.results import BatchResult
+from tidegate.testing.row_rules import ReorderRules, SlidingRules
+from tidegate.testing.rules import Rules
+from tidegate.testing.table import Row
+from tidegate.testing.window_rules import WindowRules
 
 
 class Oracle:
-    """What each micro-batch of a plan must put out."""
+    """What each micro-batch of a plan must put out, operator by operator.
+
+    Windows that wait for their turn (`periodic`) are heard when their bucket is: `bucket_of` says
+    which one a row of the last operator's input belongs to.
+    """
 
     def __init__(
         self,
-        plan: Emit,
+        plan: Output,
         answers: Mapping[type[Aggregate], Answer] | None = None,
         bucket_of: Callable[[Row], Hashable] = lambda _: None,
     ) -> None:
-        window = plan.input.input
-        self.plan = plan
-        self.late = window.late
-        self.lateness = 0 if plan.emission == OnWindowClose(final=True) else window.lateness
-        self.keys = window.input.keys
-        self.time = window.input.input.time
-        self.gap = window.gap_column
-        self.columns = window.schema.names
-        self.answers = {**ANSWERS, **(answers or {})}
-        self.bucket_of = bucket_of
-        self.windows = _open_windows(window, self._closed)
-        self.watermark: int | None = None
-
-    # -- one micro-batch --------------------------------------------------------------------------
+        known = {**ANSWERS, **(answers or {})}
+        self.operators = [_rules_of(stage, known, bucket_of) for stage in stages_of(plan)]
+        self.held_back = _held_back(plan)
 
     def batch(self, rows: Sequence[Row], watermark: int | None, now: int = 0) -> BatchResult:
-        """Close what the watermark makes due, then judge the rows by it and take them in."""
+        """One micro-batch: each operator takes what the one before it put out."""
         result = BatchResult(watermark)
-        moved = watermark != self.watermark
-        self.watermark = watermark
-        changes = [c for window in self.windows.take_closed() for c in self._at_close(window, now)]
-        awake = self._take_in(rows, result)
-        for window in self.windows.open:
-            listens = moved or self.bucket_of(self._key_of(window)) in awake
-            changes += self._while_open(window, listens, now)
-        # The retractions of a batch come before its insertions.
-        result.put(MAIN, *sorted(changes, key=lambda row: not row.get("op", "").startswith("-")))
+        for rules, behind in zip(self.operators, self.held_back, strict=True):
+            reached = None if watermark is None else watermark - behind
+            got = rules.batch(rows, reached, now)
+            if rules is not self.operators[0]:
+                del got.counts["rows_in"]  # these came in once already
+            result.counts += got.counts
+            rows = got.channels.pop(MAIN, [])
+            for channel, others in got.channels.items():
+                result.put(channel, *others)
+        result.put(MAIN, *rows)
         return result
 
     def end(self) -> BatchResult:
@@ -80,246 +55,29 @@ class Oracle:
         return self.batch([], 1 << 60)
 
     def results(self) -> list[Row]:
-        """The current results of all open windows."""
-        return [self._result(window) for window in self.windows.open]
-
-    def _ended(self, end: int) -> bool:
-        return self.watermark is not None and self.watermark >= end
-
-    def _closed(self, end: int) -> bool:
-        return self._ended(end + self.lateness)
-
-    # -- rows -------------------------------------------------------------------------------------
-
-    def _take_in(self, rows: Sequence[Row], result: BatchResult) -> set[Hashable]:
-        """Put rows into their windows, the late ones where the policy says; which buckets had any."""
-        assigned = [row for row in rows if self._assigned(row, result)]
-        judged = zip(assigned, self.windows.late(assigned), strict=True)
-        placed = [self._handled(row, result) if late else row for row, late in judged]
-        self.windows.put([row for row in placed if row is not None])
-        return {self.bucket_of(row) for row in assigned}
-
-    def _assigned(self, row: Row, result: BatchResult) -> bool:
-        """Is the row sound, and does any window, open or not, hold it?"""
-        result.counts["rows_in"] += 1
-        if reason := self._fault(row):
-            result.counts["errors"] += 1
-            result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
-            return False
-        if not self.windows.has_room(micros_of(row[self.time])):
-            result.counts["unassigned"] += 1
-            return False
-        return True
-
-    def _fault(self, row: Row) -> str | None:
-        if row.get(self.time) is None:
-            return f"event time {self.time!r} is null"
-        if self.gap and row.get(self.gap) is None:
-            return f"gap {self.gap!r} is null"
-        if self.gap and row[self.gap] <= NO_TIME:
-            return f"gap {self.gap!r} is not positive"
-        return None
-
-    def _handled(self, row: Row, result: BatchResult) -> Row | None:
-        """What the late policy does with a row; the row comes back if it was moved to a window."""
-        assert self.watermark is not None
-        late_by = self.watermark - micros_of(row[self.time])
-        result.counts["late_rows"] += 1
-        if isinstance(self.late, SideOutput):
-            unchanged = {name: row.get(name) for name in self.columns}
-            extra = {"late_by": timedelta(microseconds=late_by), "watermark": instant_of(self.watermark)}
-            result.put(self.late.channel, unchanged | extra)
-        elif isinstance(self.late, Reassign) and late_by <= self.late.max_lateness:
-            result.counts["late_reassigned"] += 1
-            if self.windows.has_room(self.watermark):
-                return row | {self.time: instant_of(self.watermark)}
-            result.counts["unassigned"] += 1
-        else:
-            assert isinstance(self.late, Drop | Reassign)
-            result.counts["late_dropped"] += 1
-        return None
-
-    # -- emission ---------------------------------------------------------------------------------
-
-    def _at_close(self, window: Window, now: int) -> Iterable[Row]:
-        """What a window says when nothing can change it any more."""
-        emission = self.plan.emission
-        if isinstance(emission, OnWindowClose):
-            return [self._result(window)]
-        if isinstance(emission, OnWatermark):
-            return [] if window.out else [self._result(window)]
-        return self._change(window, emission, now) if window.changed else []
-
-    def _while_open(self, window: Window, listens: bool, now: int) -> Iterable[Row]:
-        """What a window says that may still change."""
-        emission = self.plan.emission
-        if isinstance(emission, OnWatermark) and self._ended(window.end):
-            current = self._result(window)
-            if not any(_equal(row, current) for row, _ in window.out):
-                window.out = [(current, now)]
-                return [current]
-        elif isinstance(emission, Retracting):
-            spoke = max((at for _, at in window.out), default=None)
-            its_turn = spoke is None or now >= spoke + emission.interval
-            if window.changed and its_turn and listens:
-                return self._change(window, emission, now)
-        return []
-
-    def _change(self, window: Window, ops: Retracting, now: int) -> list[Row]:
-        """Take back what is out and put out what is true; the earliest goes on, others are absorbed."""
-        before, after = [row for row, _ in window.out], self._result(window)
-        window.out, window.changed = [(after, now)], False
-        if not before:
-            return [after | {"op": ops.first}]
-        earliest, *absorbed = before
-        if not absorbed and _equal(earliest, after):
-            return []
-        updated = [earliest | {"op": ops.before}, after | {"op": ops.after}]
-        return updated + [row | {"op": "-D"} for row in absorbed]
-
-    def _result(self, window: Window) -> Row:
-        bounds = {"window_start": instant_of(window.start), "window_end": instant_of(window.end)}
-        results = {
-            name: answer(self.answers, aggregate, window.rows)
-            for name, aggregate in self.plan.input.aggregates
-        }
-        return self._key_of(window) | bounds | results
-
-    def _key_of(self, window: Window) -> Row:
-        return dict(zip(self.keys, window.key, strict=True))
+        """The current results of all open windows of the last operator."""
+        last = self.operators[-1]
+        assert isinstance(last, WindowRules), "only windows have results that may still change"
+        return last.results()
 
 
-def _equal(one: Row, other: Row) -> bool:
-    return all(same(one[name], other[name]) for name in other)
+def _rules_of(
+    stage: Output,
+    answers: Mapping[type[Aggregate], Answer],
+    bucket_of: Callable[[Row], Hashable],
+) -> Rules:
+    if isinstance(stage, Reorder):
+        return ReorderRules(stage)
+    window = stage.windowed.window
+    if isinstance(window, Sliding):
+        return SlidingRules(stage, window, answers)
+    return WindowRules(stage, window, answers, bucket_of)
 
 
-# -- which rows belong together -------------------------------------------------------------------
-
-
-class OpenWindows(ABC):
-    """The windows that rows can still change, of all keys."""
-
-    def __init__(self, window: WindowBy, closed: Callable[[int], bool]) -> None:
-        self.keys = window.input.keys
-        self.time = window.input.input.time
-        #: Has a window that ends there closed?
-        self.closed = closed
-        self.open: list[Window] = []
-
-    def take_closed(self) -> list[Window]:
-        """The windows that have closed; they are forgotten."""
-        closing = [window for window in self.open if self.closed(window.end)]
-        self.open = [window for window in self.open if not self.closed(window.end)]
-        return closing
-
-    def has_room(self, time: int) -> bool:
-        """Can a row of that time belong to any window at all?"""
-        return True
-
-    @abstractmethod
-    def late(self, rows: Sequence[Row]) -> list[bool]:
-        """For each row of a batch: does it come too late for all its windows?"""
-
-    @abstractmethod
-    def put(self, rows: Sequence[Row]) -> None:
-        """Count a batch's rows, none of them late, in their windows."""
-
-
-class HoppingWindows(OpenWindows):
-    """Windows `[k·slide + offset, + size)`."""
-
-    def __init__(self, window: WindowBy, spec: Hopping, closed: Callable[[int], bool]) -> None:
-        super().__init__(window, closed)
-        self.spec = spec
-
-    def has_room(self, time: int) -> bool:
-        return bool(self._windows_at(time))
-
-    def late(self, rows: Sequence[Row]) -> list[bool]:
-        times = [micros_of(row[self.time]) for row in rows]
-        return [all(self.closed(end) for _, end in self._windows_at(time)) for time in times]
-
-    def put(self, rows: Sequence[Row]) -> None:
-        known = {_identity(window): window for window in self.open}
-        for row in rows:
-            time = micros_of(row[self.time])
-            for start, end in self._windows_at(time):
-                if not self.closed(end):
-                    window = Window(tuple(row.get(name) for name in self.keys), start, end)
-                    window = known.setdefault(_identity(window), window)
-                    window.rows.append((time, row))
-                    window.changed = True
-        self.open = list(known.values())
-
-    def _windows_at(self, time: int) -> list[tuple[int, int]]:
-        """Every window that holds the time."""
-        size, slide, offset = self.spec.size, self.spec.slide, self.spec.offset
-        latest = (time - offset) // slide
-        starts = (k * slide + offset for k in range(latest - size // slide - 1, latest + 2))
-        return [(start, start + size) for start in starts if start <= time < start + size]
-
-
-def _identity(window: Window) -> Hashable:
-    return tuple(map(frozen, window.key)), window.start
-
-
-class Sessions(OpenWindows):
-    """Rows of a key that reach each other, each up to its gap after its time, ends included."""
-
-    def __init__(self, window: WindowBy, spec: Session, closed: Callable[[int], bool]) -> None:
-        super().__init__(window, closed)
-        self.spec = spec
-
-    def late(self, rows: Sequence[Row]) -> list[bool]:
-        """A row is late if all that it is tied to, in state and in its batch, has closed."""
-        together = self._joined([*self.open, *map(self._alone, rows)])
-        gone = {id(row) for window in together if self.closed(window.end) for _, row in window.rows}
-        return [id(row) in gone for row in rows]
-
-    def put(self, rows: Sequence[Row]) -> None:
-        self.open = self._joined([*self.open, *map(self._alone, rows)])
-
-    def _alone(self, row: Row) -> Window:
-        """The session of a single row."""
-        time = micros_of(row[self.time])
-        end = time + self._gap(row)
-        if self.spec.max_length:
-            end = min(end, (self._cell(time) + 1) * self.spec.max_length)
-        key = tuple(row.get(name) for name in self.keys)
-        return Window(key, time, end, [(time, row)], changed=True)
-
-    def _gap(self, row: Row) -> int:
-        if isinstance(self.spec.gap, str):
-            return row[self.spec.gap] // timedelta(microseconds=1)
-        return self.spec.gap
-
-    def _joined(self, pieces: Sequence[Window]) -> list[Window]:
-        """Sort by time, and split where one begins after the end of what came before."""
-        joined: list[Window] = []
-        last: dict[Hashable, Window] = {}
-        for piece in sorted(pieces, key=lambda piece: piece.start):  # of equal ones the oldest first
-            place = (tuple(map(frozen, piece.key)), self._cell(piece.start))
-            before = last.get(place)
-            if before and piece.start <= before.end:
-                _absorb(before, piece)
-            else:
-                last[place] = replace(piece, rows=[*piece.rows], out=[*piece.out])
-                joined.append(last[place])
-        return joined
-
-    def _cell(self, time: int) -> int:
-        """Sessions of limited length never reach over a multiple of it."""
-        return time // self.spec.max_length if self.spec.max_length else 0
-
-
-def _absorb(window: Window, later: Window) -> None:
-    window.end = max(window.end, later.end)
-    window.rows += later.rows
-    window.out += later.out
-    window.changed |= later.changed
-
-
-def _open_windows(window: WindowBy, closed: Callable[[int], bool]) -> OpenWindows:
-    if isinstance(window.window, Session):
-        return Sessions(window, window.window, closed)
-    return HoppingWindows(window, window.window, closed)
+def _held_back(plan: Output) -> list[int]:
+    """How far each operator lies behind the sources: what those above it may still put out."""
+    behind = [0]
+    for stage in stages_of(plan)[1:]:
+        assert isinstance(stage.feed, Derived)
+        behind.append(behind[-1] + stage.feed.hold_back)
+    return behind

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import MAIN, Emit
+from tidegate.plan.nodes import MAIN, Emit, Output
 from tidegate.testing.table import Row, text
 
 Close = Callable[[Any, Any], bool]
@@ -35,7 +35,7 @@ class BatchResult:
             self.channels.setdefault(channel, []).extend(rows)
 
 
-def differences(plan: Emit, expected: BatchResult, actual: BatchResult) -> list[str]:
+def differences(plan: Output, expected: BatchResult, actual: BatchResult) -> list[str]:
     """What tells two results of a batch apart, in sentences; empty where they agree.
 
     The order of rows does not count: it is promised for the retractions of one key only, which is
@@ -53,7 +53,7 @@ def differences(plan: Emit, expected: BatchResult, actual: BatchResult) -> list[
 
 
 def row_differences(
-    plan: Emit, channel: str, expected: Sequence[Row], actual: Sequence[Row]
+    plan: Output, channel: str, expected: Sequence[Row], actual: Sequence[Row]
 ) -> list[str]:
     """The rows one side has and the other has not."""
     close = closeness(plan) if channel == MAIN else {}
@@ -68,11 +68,10 @@ def row_differences(
     return found + ([f"not expected\n{text(surplus)}"] if surplus else [])
 
 
-def closeness(plan: Emit) -> dict[str, Close]:
+def closeness(plan: Output) -> dict[str, Close]:
     """The aggregates that need not agree to the bit, each with what counts as agreeing."""
-    return {
-        name: close for name, aggregate in plan.input.aggregates if (close := _closeness_of(aggregate))
-    }
+    aggregates = plan.input.aggregates if isinstance(plan, Emit) else ()
+    return {name: close for name, agg in aggregates if (close := _closeness_of(agg))}
 
 
 def same(one: Any, other: Any) -> bool:

@@ -28,7 +28,7 @@ from textwrap import dedent
 from typing import Any
 
 from tidegate.operators.kernel import COUNTERS
-from tidegate.plan.nodes import Emit
+from tidegate.plan.nodes import Output, sources_of
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import BatchResult, row_differences
 from tidegate.testing.table import Row, at, micros_of, rows
@@ -50,13 +50,13 @@ class Transcript:
     """A plan and a script of what it does."""
 
     name: str
-    plan: Emit
+    plan: Output
     script: str
 
     @cached_property
     def steps(self) -> list[Step]:
         """The micro-batches of the script."""
-        schema = self.plan.input.input.input.input.row_schema
+        schema = sources_of(self.plan)[0].row_schema
         return [_step(sections, schema, self.plan) for sections in _batches(self.script)]
 
     def complaints(self, results: Sequence[BatchResult]) -> list[str]:
@@ -99,7 +99,7 @@ def _batches(script: str) -> list[list[tuple[str, str, str]]]:
     return batches
 
 
-def _step(sections: Sequence[tuple[str, str, str]], schema: Any, plan: Emit) -> Step:
+def _step(sections: Sequence[tuple[str, str, str]], schema: Any, plan: Output) -> Step:
     taken: list[Row] = []
     now, watermark, named = 0, None, False
     expected = BatchResult()
@@ -118,7 +118,7 @@ def _step(sections: Sequence[tuple[str, str, str]], schema: Any, plan: Emit) -> 
     return Step(taken, now, expected, named)
 
 
-def _complaints(plan: Emit, step: Step, result: BatchResult) -> list[str]:
+def _complaints(plan: Output, step: Step, result: BatchResult) -> list[str]:
     found = []
     wanted = step.expected
     if step.names_watermark and wanted.watermark != result.watermark:

@@ -1,0 +1,64 @@
+"""A kernel that is fed by another one: it takes in first and closes then, and lies behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel
+from tidegate.operators.state import BucketState
+from tidegate.plan.nodes import MAIN, OP
+from tidegate.plan.time import render
+
+
+class Chained:
+    """What the operator above put out because of W came before W.
+
+    So its rows are taken in under the watermark of the batch before, under which none of them can be
+    late; after that the watermark moves, less what the operators above may still hold.
+    """
+
+    def __init__(self, kernel: Kernel, hold_back: int, number: int, *, retracts: bool) -> None:
+        self.kernel = kernel
+        self.number = number
+        self.retracts = retracts
+        self.hold_back = hold_back
+        self.inputs = kernel.inputs
+
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
+        return self.kernel.pack(rows, buckets)
+
+    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+        out = self.kernel.step(state, inputs, Clock(None, clock.now)) if inputs else Outcome()
+        if clock.watermark is not None or not inputs:
+            reached = None if clock.watermark is None else clock.watermark - self.hold_back
+            out = out.then(self.kernel.step(state, [], Clock(reached, clock.now)))
+        if self.retracts:
+            out.tables = _retractions_first(out.tables)
+        if out.due is not None:
+            out.due += self.hold_back
+        # Each operator of a chain holds something of its own.
+        out.gauges = {f"{name}.{self.number}": held for name, held in out.gauges.items()}
+        return out
+
+    def stages(self) -> list[str]:
+        first, *others = self.kernel.stages()
+        return [f"{first} behind the sources by {render(self.hold_back)}", *others]
+
+    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
+        return self.kernel.unpack(channel, tables)
+
+
+def _retractions_first(tables: list[tuple[str, list[pa.Table]]]) -> list[tuple[str, list[pa.Table]]]:
+    """In a batch all that is taken back comes before all that is put out."""
+    taken_back, others = [], []
+    for channel, (*pointed_into, rows) in tables:
+        if channel != MAIN:
+            others.append((channel, [*pointed_into, rows]))
+            continue
+        back = pc.starts_with(rows.column(OP.name), "-")
+        taken_back.append((channel, [*pointed_into, rows.filter(back)]))
+        others.append((channel, [*pointed_into, rows.filter(pc.invert(back))]))
+    return [(channel, sent) for channel, sent in taken_back + others if sent[-1].num_rows]

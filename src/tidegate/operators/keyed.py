@@ -1,0 +1,225 @@
+"""What all kernels share: packing rows for the bucket of their key, the late policy, unpacking."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.operators import blobs, keys
+from tidegate.operators.kernel import Clock, Outcome, Parcel, count_parcels
+from tidegate.operators.late import SideOutputRouter
+from tidegate.operators.state import KEY, BucketState, own_keys
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output
+
+#: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
+#: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
+BROKEN, REASON_END = "__tidegate_broken", "\0"
+
+#: How many rows a partial state stands for.
+ROWS = "__tidegate_rows"
+
+_PARTIALS, _OWNER = "partials", "__tidegate_owner"
+
+Put = Callable[[pl.DataFrame], None]
+
+#: Why rows cannot be used, and which of them; a row is judged by the first that applies.
+Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Rows as partial states: a key table, states with codes of it, and each row's state."""
+
+    keys: pa.Table
+    states: pl.DataFrame
+    #: Only where the late policy carries rows.
+    owner: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What one parcel brought: states with the bucket's codes, and their rows if it carries them."""
+
+    states: pl.DataFrame
+    sender: int
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The watermark at a bucket's last step and at this one, and the batch's own time."""
+
+    was: int | None
+    watermark: int | None
+    now: int
+
+
+class KeyedKernel(ABC):
+    """A kernel whose state is kept by key, for one operator of a plan."""
+
+    inputs = frozenset({_PARTIALS})
+
+    def __init__(self, plan: Output) -> None:
+        self.time = plan.feed.time
+        self.keys = plan.keyed.keys
+        self.late = plan.late
+        self.router = SideOutputRouter(plan.late, self.time)
+        self.channels = plan.channels
+        self.row_columns = plan.feed.schema.names
+        self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
+
+    @abstractmethod
+    def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        """A partial state for each key and place in time; `owners` asks which is whose."""
+
+    @abstractmethod
+    def advance(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        moment: Moment,
+        out: Outcome,
+        put: Put,
+    ) -> int | None:
+        """Close what is due, take in what came, forget what is over; when the next falls due."""
+
+    @abstractmethod
+    def stages(self) -> list[str]:
+        """The physical operators, in the order rows pass them."""
+
+    @abstractmethod
+    def times(self, results: pa.Table) -> Mapping[str, np.ndarray]:
+        """The columns of results that are instants and that results carry in another form."""
+
+    @property
+    def carries_rows(self) -> bool:
+        """Do parcels have the rows beside their states? Only where the late policy needs them."""
+        return self.router.needs_rows
+
+    # -- pack ---------------------------------------------------------------------------------
+
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
+        counts = Counter(rows_in=rows.num_rows)
+        for reason, find in self.faults:
+            hit = find(rows)
+            if pc.any(hit).as_py():
+                broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
+                counts["errors"] += broken.num_rows
+                yield self._errors(reason, broken, buckets[0])
+        packed = self.preaggregate(rows, counts, owners=self.carries_rows)
+        yield from count_parcels(buckets[0], counts)
+        yield from self._parcels(rows, packed, buckets)
+
+    def _without_time(self, rows: pa.Table) -> pa.ChunkedArray:
+        return rows.column(self.time).is_null()
+
+    def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Parcel:
+        texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
+        reasons = [known[0] if known else reason for *known, _ in texts]
+        table = pa.table([reasons, [row for *_, row in texts]], schema=self.channels[ERROR_CHANNEL])
+        return Parcel(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
+
+    def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
+        if not len(packed.states):
+            return
+        home = keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
+        for bucket in np.unique(home).tolist():
+            here = home == bucket
+            states = packed.states.filter(pl.Series(here))
+            tables = list(own_keys(packed.keys, states))
+            if packed.owner is not None:
+                place = np.cumsum(here, dtype=np.int32) - 1
+                carried = here[packed.owner] & (packed.owner >= 0)
+                owner = pa.array(place[packed.owner[carried]])
+                carried_rows = rows.select(self.row_columns).filter(pa.array(carried))
+                tables.append(carried_rows.append_column(_OWNER, owner))
+            yield Parcel(bucket, _PARTIALS, int(states[ROWS].sum()), blobs.encode(tables))
+
+    # -- step ---------------------------------------------------------------------------------
+
+    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+        out = Outcome()
+        was = state.directory.watermark
+        watermark = was if clock.watermark is None else clock.watermark
+        results: list[pl.DataFrame] = []
+        arrivals = self._arrivals(state, inputs)
+        due = self.advance(state, arrivals, Moment(was, watermark, clock.now), out, results.append)
+        self.put_out(state, results, out)
+        state.directory.watermark = watermark
+        out.due = due if due is None or watermark is None else max(due, watermark + 1)
+        return out
+
+    def _arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
+        """What the parcels brought, in the order they came."""
+        sent = [blobs.decode(parcel.blob) for parcel in inputs if parcel.blob is not None]
+        states = state.recode([(own, partials) for own, partials, *_ in sent])
+        return [
+            Arrival(part, parcel.sender, *carried)
+            for part, parcel, (_, _, *carried) in zip(states, inputs, sent, strict=True)
+        ]
+
+    def part_late(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        too_late: Sequence[np.ndarray],
+        watermark: int,
+        out: Outcome,
+    ) -> list[pl.DataFrame]:
+        """The states in time, and those of rows that the late policy moves into the present."""
+        judged = list(zip(arrivals, too_late, strict=True))
+        count = sum(int(arrival.states[ROWS].filter(gone).sum()) for arrival, gone in judged)
+        if not count:
+            return [arrival.states for arrival in arrivals]
+        rows = None
+        if self.router.needs_rows:
+            rows = pa.concat_tables(self.rows_of(state, arrival, gone) for arrival, gone in judged)
+        moved_rows = self.router.route(count, rows, watermark, out)
+        in_time = [arrival.states.filter(~pl.Series(gone)) for arrival, gone in judged]
+        if moved_rows is not None and moved_rows.num_rows:
+            moved = self.preaggregate(moved_rows, out.counts, owners=False)
+            in_time += state.recode([(moved.keys, blobs.to_arrow(moved.states))])
+        return in_time
+
+    def rows_of(self, state: BucketState, arrival: Arrival, chosen: np.ndarray) -> pa.Table:
+        """The rows behind some of the states that arrived."""
+        assert arrival.rows is not None
+        owned = pa.array(chosen[arrival.rows.column(_OWNER).to_numpy()])
+        return arrival.rows.filter(owned).drop_columns(_OWNER)
+
+    def put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
+        """Send results off, in the order they were made."""
+        for rows in results:
+            if len(rows):
+                out.emit(MAIN, *own_keys(state.known_keys, rows))
+
+    # -- unpack -------------------------------------------------------------------------------
+
+    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
+        schema = self.channels[channel]
+        if channel != MAIN:
+            return tables[-1].cast(schema)
+        sent_keys, rows = tables
+        by_key = sent_keys.take(rows.column(KEY))
+        columns = {name: rows.column(name) for name in rows.column_names}
+        columns |= {name: by_key.column(name) for name in self.keys}
+        for name, values in self.times(rows).items():
+            columns[name] = pa.array(values).cast(schema.field(name).type)
+        return pa.table(
+            [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
+        )
+
+
+def _as_text(broken: pa.Table) -> list[str]:
+    """Broken rows as the errors channel shows them; results that came on as events have no text yet."""
+    if BROKEN in broken.column_names:
+        return [str(text) for text in broken.column(BROKEN).to_pylist()]
+    return [json.dumps(row, default=str) for row in broken.to_pylist()]

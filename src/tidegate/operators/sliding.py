@@ -1,0 +1,137 @@
+"""Windows around rows: SlidingWindow, aggregation included.
+
+A row's window is a range of its key's rows in the order of time. With a lookahead all rows of the
+range count, so it is one range, asked for when the watermark has passed it. Without, only those
+count that arrived before the row itself: see `arrived`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tidegate.operators import blobs
+from tidegate.operators.accumulators import TIME, Accumulators
+from tidegate.operators.arrived import arrived_ranges
+from tidegate.operators.kernel import Outcome
+from tidegate.operators.keyed import Arrival, Moment, Put
+from tidegate.operators.late import NEVER
+from tidegate.operators.rows import RowKernel
+from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.timeline import Timeline
+from tidegate.plan.nodes import Emit
+from tidegate.plan.windows import Sliding
+
+_TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_place"
+
+
+class SlidingKernel(RowKernel):
+    """One result for each row that meets the condition, over the rows around it."""
+
+    def __init__(self, plan: Emit, window: Sliding) -> None:
+        super().__init__(plan)
+        self.window = window
+        self.accumulators = Accumulators(plan.input.aggregates)
+        self.page_width = max(1, window.lookback + window.reach)
+
+    def stages(self) -> list[str]:
+        return [
+            f"SlidingWindow[{', '.join(self.keys) or 'global'}, {self.window}, late={self.late}, "
+            "fused with the aggregates]"
+        ]
+
+    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
+        numbered = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
+            pl.Series(TIME, time), pl.Series(_ROW, np.arange(len(time)))
+        )
+        states = self.accumulators.partial(numbered, [_ROW]).sort(_ROW).drop(_ROW)
+        if self.window.when is None:
+            return states
+        meets = pl.sql_expr(self.window.when).fill_null(False).alias(_TRIGGER)
+        judged = blobs.to_polars(rows.select(self.row_columns)).with_columns(meets)
+        return states.with_columns(judged[_TRIGGER])
+
+    def advance(
+        self,
+        state: BucketState,
+        arrivals: Sequence[Arrival],
+        moment: Moment,
+        out: Outcome,
+        put: Put,
+    ) -> int | None:
+        was, now = (NEVER if time is None else time for time in (moment.was, moment.watermark))
+        ahead = self.window.reach
+        # A row that the late policy moves to the watermark looks back from there.
+        oldest = now - ahead - self.window.lookback
+        if self.window.lookahead is not None:
+            put(self._complete(state, self.held_between(state, was - ahead + 1, now - ahead)))
+        fresh = self.in_time(state, arrivals, moment, out)
+        if fresh is not None and self.window.lookahead is None:
+            put(self._arrived(state, fresh))
+            self.keep(state, fresh.select(self._content(fresh)), oldest)
+        elif fresh is not None:
+            self.keep(state, fresh, oldest)
+            # What the late policy moved to the watermark may be due at once.
+            put(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
+        self.forget(state, oldest, out)
+        return self._due(state, now)
+
+    def _due(self, state: BucketState, now: int) -> int | None:
+        """When the next result is complete, or the first page can go."""
+        last = self.last_of_a_page(state)
+        if last is None:
+            return None
+        gone = last + self.window.reach + self.window.lookback + 1
+        if self.window.lookahead is None:
+            return gone
+        waiting = self.next_after(state, now - self.window.reach)
+        return gone if waiting is None else min(gone, waiting + self.window.reach)
+
+    # -- results ------------------------------------------------------------------------------
+
+    def _complete(self, state: BucketState, rows: pl.DataFrame | None) -> pl.DataFrame:
+        """The results of rows whose ranges are complete."""
+        triggers = None if rows is None else self._triggers(rows).sort(TIME, maintain_order=True)
+        if triggers is None or not len(triggers):
+            return pl.DataFrame()
+        key, time = triggers[KEY].to_numpy(), triggers[TIME].to_numpy()
+        low, high = time - self.window.lookback, time + self.window.reach
+        content = pl.concat(self._around(state, key, int(low.min()), int(high.max())))
+        timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
+        merged = self.accumulators.merge_ranges(
+            content[timeline.order], timeline.first_from(key, low), timeline.last_until(key, high)
+        )
+        return self._results(triggers, merged)
+
+    def _arrived(self, state: BucketState, fresh: pl.DataFrame) -> pl.DataFrame:
+        """The results of rows over what has arrived up to each of them."""
+        key, time = fresh[KEY].to_numpy(), fresh[TIME].to_numpy()
+        low = int(time.min()) - self.window.lookback
+        before = self._around(state, key, low, int(time.max()))
+        content = pl.concat([*before, fresh.select(self._content(fresh))])
+        timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
+        known, everyone = len(content) - len(fresh), np.arange(len(fresh))
+        asking = everyone if self.window.when is None else everyone[fresh[_TRIGGER].to_numpy()]
+        if not len(asking):
+            return pl.DataFrame()
+        pieces = arrived_ranges(timeline, known, known + asking, self.window.lookback)
+        return self._results(fresh[asking], self.accumulators.merge_pieces(content, pieces, len(asking)))
+
+    def _around(self, state: BucketState, key: np.ndarray, low: int, high: int) -> list[pl.DataFrame]:
+        """What is held of these keys between these times, and perhaps a little more."""
+        pages = [page.select(self._content(page)) for page in self.held(state, low, high)]
+        return state.of_keys(pages, key)
+
+    def _content(self, rows: pl.DataFrame) -> list[str]:
+        """The columns that other rows' windows need."""
+        return [KEY, TIME, *(name for name in rows.columns if name in self.accumulators.state_columns)]
+
+    def _triggers(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows if self.window.when is None else rows.filter(pl.col(_TRIGGER))
+
+    def _results(self, triggers: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
+        results = self.accumulators.finish(merged)
+        return pl.concat([self.restored(triggers), results], how="horizontal")

@@ -1,0 +1,66 @@
+"""Rows of many keys in order of key, time and arrival: where ranges of time lie in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+_WORD = 62
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """An order of rows. Positions are places in that order; `key` and `time` are as rows came."""
+
+    key: np.ndarray
+    time: np.ndarray
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The rows in the order of key, time and arrival. Rows that came in order cost little."""
+        return np.argsort(self._word(self.key, self.time), kind="stable")
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        """The place of each row."""
+        place = np.empty(len(self.order), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place
+
+    def first_from(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The first place of a key's rows at that time or after it, or where the next key begins."""
+        return np.searchsorted(self._sorted, self._word(key, time))
+
+    def last_until(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The last place of a key's rows at that time or before it, or of the key before."""
+        return np.searchsorted(self._sorted, self._word(key, time), side="right") - 1
+
+    @cached_property
+    def _sorted(self) -> np.ndarray:
+        return self._word(self.key, self.time)[self.order]
+
+    @cached_property
+    def _epoch(self) -> int:
+        return int(self.time.min()) - 1
+
+    @cached_property
+    def _bits(self) -> int:
+        return (int(self.time.max()) - self._epoch + 1).bit_length()
+
+    @cached_property
+    def _moments(self) -> np.ndarray | None:
+        """All times there are, where key and time do not fit in one word; ranks stand for them."""
+        fits = int(self.key.max()).bit_length() + self._bits <= _WORD
+        return None if fits else np.unique(self.time)
+
+    def _word(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """Key and time as one number of the same order; times beyond the rows' own are all alike."""
+        if self._moments is None:
+            since = np.clip(time - self._epoch, 0, (1 << self._bits) - 1)
+            return (key.astype(np.int64) << self._bits) | since
+        # Times between two moments must compare as between: twice the rank, and one more.
+        after = np.searchsorted(self._moments, time, side="right")
+        at = np.searchsorted(self._moments, time)
+        return (key.astype(np.int64) << 33) | (at + after)

@@ -1,0 +1,40 @@
+"""Conditions over single rows, as SQL text: what Polars reads, checked when a plan is built."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from tidegate.errors import PlanError, TypeMismatch
+
+#: What makes an expression look at more than one row.
+_OVER_ROWS = {"Agg", "Len", "Over", "Window", "Rolling"}
+
+
+def check_condition(when: str, schema: pa.Schema) -> None:
+    """Refuse what is not true or false of each row by itself."""
+    try:
+        condition = pl.sql_expr(when)
+        answer = pl.DataFrame(schema.empty_table()).select(condition).dtypes[0]
+    except Exception as error:  # what Polars raises here depends on what is wrong
+        columns = ", ".join(schema.names)
+        raise PlanError(f"when={when!r} is no condition over {columns}: {error}") from None
+    if answer != pl.Boolean:
+        raise TypeMismatch(f"when={when!r} is {answer}; a condition is true or false")
+    if _OVER_ROWS & set(_words(json.loads(condition.meta.serialize(format="json")))):
+        raise PlanError(f"when={when!r} looks at several rows; a condition is about one")
+
+
+def _words(tree: Any) -> Iterator[str]:
+    """The kinds of nodes of an expression; names of columns are none."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, list):
+        yield from (word for part in tree for word in _words(part))
+    elif isinstance(tree, dict):
+        for kind, parts in tree.items():
+            yield kind
+            if kind not in ("Column", "Literal"):
+                yield from _words(parts)

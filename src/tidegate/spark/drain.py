@@ -1,0 +1,220 @@
+"""Draining: what a stopped query still holds goes out, and is remembered as having gone out.
+
+The state is read as Spark stored it, and the same kernels run over it as over a batch: to them the
+stream is over. The checkpoint stays as it is, so the next start goes on from there. What was drained
+is written down beside the checkpoint: a result that comes out again unchanged is left out then, and
+changes (`op`) are taken back first, so that the table is again what the checkpoint says it is.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.connectors import Write
+from tidegate.plan.graph import held_back
+from tidegate.plan.nodes import MAIN, OP, Emit, Output, Reorder
+from tidegate.plan.policies import Retracting
+from tidegate.spark.event_time import quoted
+from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
+from tidegate.spark.processor import PARCEL
+
+_FOLDER, _NOTE = "tidegate.drained", "note.json"
+_UNDO = {"+I": "-D", "+U": "-U", "-U": "+U", "-D": "+I"}
+
+
+@dataclass
+class Extra:
+    """A write to the main sink that no micro-batch made: after which one it came, and of what."""
+
+    after: int
+    rows: str
+    undoes: bool = False
+    applied: bool = False
+
+
+@dataclass
+class Drained:
+    """What was drained from a checkpoint so far.
+
+    Sinks know batches by number, and take each once. Extra writes have numbers between those of
+    batches: all that come later are moved up by one for each.
+    """
+
+    checkpoint: str
+    extras: list[Extra] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, checkpoint: str) -> Drained:
+        filesystem, folder = fs.FileSystem.from_uri(checkpoint)
+        path = posixpath.join(folder, _FOLDER, _NOTE)
+        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            return cls(checkpoint)
+        with filesystem.open_input_stream(path) as stream:
+            return cls(checkpoint, [Extra(**entry) for entry in json.loads(stream.read())])
+
+    def number_of(self, batch_id: int) -> int:
+        """The number by which sinks know a micro-batch."""
+        return batch_id + sum(extra.after < batch_id for extra in self.extras)
+
+    def folder_of(self, extra: Extra) -> str:
+        return posixpath.join(self.checkpoint, _FOLDER, extra.rows)
+
+    def add(self, extra: Extra) -> None:
+        self.extras.append(extra)
+        self._save()
+
+    def apply(self, spark: SparkSession, write: Write) -> None:
+        """Write what has not been written yet; sinks take each number once, so again is harmless."""
+        for place, extra in enumerate(self.extras):
+            if not extra.applied:
+                rows = spark.read.parquet(self.folder_of(extra))
+                write(_undone(rows) if extra.undoes else rows, extra.after + 1 + place)
+                extra.applied = True
+                self._save()
+
+    def undo(self) -> None:
+        """Take back, on the next `apply`, what was drained and has not been taken back yet."""
+        for extra in self.not_undone():
+            self.add(Extra(last_batch(self.checkpoint), extra.rows, undoes=True))
+
+    def not_undone(self) -> list[Extra]:
+        undone = {extra.rows for extra in self.extras if extra.undoes}
+        return [extra for extra in self.extras if extra.rows not in undone]
+
+    def out(self, spark: SparkSession) -> DataFrame | None:
+        """The rows that are out before their time."""
+        folders = [self.folder_of(extra) for extra in self.extras]
+        return reduce(DataFrame.unionAll, map(spark.read.parquet, folders)) if folders else None
+
+    def _save(self) -> None:
+        filesystem, folder = fs.FileSystem.from_uri(posixpath.join(self.checkpoint, _FOLDER))
+        filesystem.create_dir(folder, recursive=True)
+        path = posixpath.join(folder, _NOTE)
+        with filesystem.open_output_stream(path + ".new") as stream:
+            stream.write(json.dumps([asdict(extra) for extra in self.extras]).encode())
+        filesystem.move(path + ".new", path)
+
+
+@dataclass
+class Drain:
+    """Draining for one start of a query."""
+
+    lowered: Lowered
+    spark: SparkSession
+    drained: Drained
+    write: Write
+    #: What is out before its time, and when the last of it is over.
+    _out: DataFrame | None = None
+    _horizon: int = 0
+
+    @property
+    def plan(self) -> Output:
+        return self.lowered.plan
+
+    @property
+    def retracts(self) -> bool:
+        return isinstance(self.plan, Emit) and isinstance(self.plan.emission, Retracting)
+
+    def committed(self) -> int:
+        """The last micro-batch that was committed, or -1."""
+        return last_batch(self.drained.checkpoint)
+
+    def run(self) -> None:
+        """Put out what the stopped query holds. A crash on the way is made good by the next start."""
+        after, earlier = self.committed(), self.drained.out(self.spark)
+        if after < 0 or (self.retracts and self.drained.not_undone()):
+            return
+        rows = self._open_rows()
+        if earlier is not None and not self.retracts:
+            rows = rows.exceptAll(earlier)
+        extra = Extra(after, f"{after}-{len(self.drained.extras)}")
+        in_order = rows.orderBy(quoted(_time(self.plan)))
+        in_order.write.mode("overwrite").parquet(self.drained.folder_of(extra))
+        self.drained.add(extra)
+        self.drained.apply(self.spark, self.write)
+
+    def resume(self) -> None:
+        """Make good what an earlier run left undone, and take back changes that were drained."""
+        if self.retracts:
+            self.drained.undo()
+        self.drained.apply(self.spark, self.write)
+        out = None if self.retracts else self.drained.out(self.spark)
+        last = None if out is None else _last_time(out, self.plan)
+        if last is not None:
+            self._out, self._horizon = out, last + _stays_open(self.plan)
+
+    def without_drained(self, rows: DataFrame, passed: int | None) -> DataFrame:
+        """Results without those that are out already, just as they are."""
+        if self._out is None or (passed is not None and passed > self._horizon):
+            return rows  # what was drained has closed since, and is never mentioned again
+        rest = rows.exceptAll(self._out)
+        return rest.orderBy(quoted(_time(self.plan))) if isinstance(self.plan, Reorder) else rest
+
+    def _open_rows(self) -> DataFrame:
+        """What would come out if the stream were over: the state of each operator, run to its end."""
+        operators = len(self.lowered.kernels)
+
+        def with_pages(number: int, parcels: DataFrame) -> DataFrame:
+            # Spark numbers operators from the end of the query.
+            pages = _pages(self.spark, self.drained.checkpoint, operators - 1 - number)
+            return parcels.unionAll(pages)
+
+        nothing = self.spark.createDataFrame([], PARCEL)
+        packed = through(self.lowered, nothing, merge_batch, with_pages)
+        return self.lowered.channel(MAIN, packed)
+
+
+def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
+    stored = (
+        spark.read.format("statestore")
+        .option("path", checkpoint)
+        .option("operatorId", operator)
+        .option("stateVarName", "pages")
+        .load()
+    )
+    return stored.select(
+        F.col("key.bucket").alias("bucket"),
+        F.concat(F.lit(PAGE), "user_map_key.name").alias("channel"),
+        F.lit(0).cast("bigint").alias("rows"),
+        F.unbase64("user_map_value.page").alias("blob"),
+        F.lit(0).alias("sender"),
+    )
+
+
+def last_batch(checkpoint: str) -> int:
+    """The last micro-batch that was committed, or -1."""
+    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
+    selector = fs.FileSelector(posixpath.join(folder, "commits"), allow_not_found=True)
+    names = (info.base_name for info in filesystem.get_file_info(selector))
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def _undone(rows: DataFrame) -> DataFrame:
+    """The opposite of each change, the last one first."""
+    opposite: Mapping[str, str] = _UNDO
+    pairs = [F.lit(text) for pair in opposite.items() for text in pair]
+    return rows.withColumn(OP.name, F.create_map(*pairs)[F.col(OP.name)]).orderBy(F.desc(OP.name))
+
+
+def _time(plan: Output) -> str:
+    """The column by which rows are in order."""
+    by_row = isinstance(plan, Reorder) or plan.input.by_row
+    return plan.feed.time if by_row else "window_end"
+
+
+def _last_time(rows: DataFrame, plan: Output) -> int | None:
+    found = rows.agg(F.max(F.unix_micros(F.col(quoted(_time(plan))).cast("timestamp")))).head()
+    return None if found is None else found[0]
+
+
+def _stays_open(plan: Output) -> int:
+    """How far the watermark of the sources passes a result's time before it is never heard of again."""
+    return held_back(plan) + max(plan.times.values()) + 1

@@ -1,0 +1,199 @@
+"""Sources: the rows a plan reads, under their watermark, packed for the first operator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
+from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
+from tidegate.plan.nodes import Emit, Output, Source
+from tidegate.plan.time import ProcessingTime, render
+from tidegate.spark.clock import clock
+from tidegate.spark.event_time import event_time, quoted
+from tidegate.spark.processor import PARCEL
+
+#: Rows are pre-aggregated in chunks of about this size, so that memory has a bound.
+_CHUNK_BYTES = 256 << 20
+
+#: Marks rows of the clock, which move time on and are no events.
+_CLOCK = "__tidegate_clock"
+
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_PARCEL_ARROW = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("channel", pa.string()),
+        ("rows", pa.int64()),
+        ("blob", pa.binary()),
+        ("sender", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Packer:
+    """How rows of a source arrive in Python, and what becomes of them there."""
+
+    kernel: Kernel
+    labels: list[int]
+    number: int
+    names: list[str]
+    carrier: str
+
+    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for chunk in _chunks(batches):
+            rows = chunk.rename_columns(self.names)
+            parcels = []
+            if _CLOCK in self.names:
+                of_clock = rows.column(_CLOCK).is_valid()
+                parcels = list(self._highest(HEARTBEAT, rows.filter(of_clock)))
+                rows = rows.filter(pc.invert(of_clock)).drop_columns(_CLOCK)
+            if self.carrier != BROKEN:
+                rows = rows.append_column(BROKEN, rows.column(self.carrier))
+            parcels += self._highest(HIGHEST, rows)
+            yield parcel_batch([*parcels, *self.kernel.pack(rows, self.labels)], sender())
+
+    def _highest(self, channel: str, rows: pa.Table) -> Iterator[Parcel]:
+        highest = pc.max(rows.column(0).cast(pa.int64())).as_py()
+        if highest is not None:
+            yield Parcel(self.labels[0], f"{channel}{self.number}", highest)
+
+
+def source_parcels(
+    plan: Output,
+    sources: Sequence[Source],
+    frames: Sequence[DataFrame],
+    kernel: Kernel,
+    labels: list[int],
+    progress: str | None,
+) -> DataFrame:
+    """The rows of all sources, packed; each has a watermark of its own, and the lowest one counts."""
+    streaming, spark = frames[0].isStreaming, frames[0].sparkSession
+    heartbeats = _heartbeats(sources, spark, progress) if streaming else None
+    packed = []
+    for number, (source, df) in enumerate(zip(sources, frames, strict=True)):
+        columns = _columns(plan, source, df)
+        names = list(columns)
+        rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
+        if streaming:
+            beats = _ticks(source, spark)
+            if heartbeats is not None and source.idle_after is not None:
+                own = heartbeats.filter(F.col("source") == number)
+                beats = own.select(F.col("level").alias("c0"))
+            if beats is not None:
+                rows = _with_clock(rows, beats)
+                names.append(_CLOCK)
+            rows = rows.withWatermark("c0", f"{_whole_millis(source.tolerance)} milliseconds")
+        packer = Packer(kernel, labels, number, names, _carrier(source))
+        packed.append(rows.mapInArrow(packer.pack, PARCEL))
+    return reduce(DataFrame.unionAll, packed)
+
+
+def _columns(plan: Output, source: Source, df: DataFrame) -> dict[str, Column]:
+    """The columns the plan reads, the event time first, broken rows whole as text in one of them.
+
+    A broken row travels in the place of a text column that is read anyway: one more column, null
+    almost everywhere, would slow down the hand-over of every row. Columns are numbered on the way:
+    PySpark stumbles over names with dots and backticks.
+    """
+    time, reason = _time(source, df)
+    others = {name: df[quoted(name)] for name in source.schema.names if name != source.time}
+    columns = {source.time: F.when(reason.isNull(), time), **others}
+    broken = reason.isNotNull()
+    whole = F.to_json(F.struct("*"))
+    if isinstance(plan, Emit) and plan.windowed.gap_column is not None:
+        gap = columns[plan.windowed.gap_column]
+        bad_gap = gap.isNull() | (gap <= F.lit(timedelta(0)))
+        broken = broken | bad_gap
+    text = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
+    carrier = _carrier(source)
+    columns[carrier] = F.when(broken, text).otherwise(columns.get(carrier))
+    return columns
+
+
+def _carrier(source: Source) -> str:
+    texts = [f.name for f in source.schema if f.type == pa.string() and f.name != source.time]
+    return texts[0] if texts else BROKEN
+
+
+def _time(source: Source, df: DataFrame) -> tuple[Column, Column]:
+    """The event time, and what is wrong with it."""
+    if source.processing_time:
+        return F.current_timestamp(), F.lit(None).cast("string")
+    declared = source.declared if isinstance(source.declared, EventTime) else _own(source.time)
+    time, reason = event_time(df, declared, EVENT_TIME_TYPES)
+    ahead = time > F.current_timestamp() + F.lit(timedelta(microseconds=source.max_future))
+    future = f"event time is more than {render(source.max_future)} ahead of the clock"
+    return time, F.when(ahead, F.lit(future)).otherwise(reason)
+
+
+def _own(column: str) -> EventTime:
+    return EventTime(((None, At(column)),))
+
+
+def _ticks(source: Source, spark: SparkSession) -> DataFrame | None:
+    """Rows of the clock at the time of their batch, for rows that have no other time."""
+    if not isinstance(source.declared, ProcessingTime):
+        return None
+    ticks = clock(spark, tick=str(source.declared.tick))
+    return ticks.select(F.current_timestamp().alias("c0"))
+
+
+def _heartbeats(
+    sources: Sequence[Source], spark: SparkSession, progress: str | None
+) -> DataFrame | None:
+    """Rows of the clock that take idle sources to where the others are."""
+    idle = {str(n): one.idle_after for n, one in enumerate(sources) if one.idle_after is not None}
+    if not idle or progress is None or len(sources) == 1:
+        return None
+    tolerances = [_whole_millis(one.tolerance) * 1000 for one in sources]
+    return clock(spark, idle=json.dumps(idle), tolerances=json.dumps(tolerances), progress=progress)
+
+
+def _whole_millis(tolerance: int) -> int:
+    """Spark counts tolerance in milliseconds: rounding up never makes a row late."""
+    return -(-tolerance // 1000)
+
+
+def _with_clock(rows: DataFrame, beats: DataFrame) -> DataFrame:
+    others = [field for field in rows.schema if field.name != "c0"]
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in others]
+    mark = f"c{len(rows.columns)}"
+    of_clock = beats.select("c0", *nulls, F.lit(True).alias(mark))
+    return rows.withColumn(mark, F.lit(None).cast("boolean")).unionAll(of_clock)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.nbytes
+        if size >= _CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def parcel_batch(parcels: list[Parcel], sender: int = 0) -> pa.RecordBatch:
+    rows = [vars(parcel) | {"sender": sender} for parcel in parcels]
+    return pa.RecordBatch.from_pylist(rows, _PARCEL_ARROW)
+
+
+def sender() -> int:
+    """The partition that is being read: what it sends comes in order."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0

@@ -1,0 +1,122 @@
+"""What holds for every operator: what comes first in a micro-batch, and what becomes of late rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from datetime import timedelta
+
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Output
+from tidegate.plan.policies import Drop, Reassign, SideOutput
+from tidegate.testing.results import BatchResult, frozen
+from tidegate.testing.table import Row, as_json, instant_of, micros_of
+
+
+class Rules(ABC):
+    """What one operator must put out in each micro-batch."""
+
+    def __init__(self, plan: Output) -> None:
+        self.policy = plan.late
+        self.keys = plan.keyed.keys
+        self.time = plan.feed.time
+        self.columns = plan.feed.schema.names
+        #: What another operator puts out is never late: that one has judged it.
+        self.judges = not isinstance(plan.feed, Derived)
+        self.watermark: int | None = None
+        #: Has the watermark moved in this batch?
+        self.moved = False
+        #: The rows of this batch that can be used, late ones included.
+        self.arrived: list[Row] = []
+
+    def batch(self, rows: Sequence[Row], watermark: int | None, now: int) -> BatchResult:
+        """Close what the watermark makes due, then judge the rows by it and take them in.
+
+        What another operator emitted because of W came before W: it is taken in first.
+        """
+        result = BatchResult(watermark)
+        out = [] if self.judges else self._take_in(rows, result)
+        self.moved, self.watermark = watermark != self.watermark, watermark
+        out += self.close(now)
+        out += self._take_in(rows, result) if self.judges else []
+        result.put(MAIN, *self.arranged([*out, *self.settle(now)]))
+        return result
+
+    # -- what operators differ in -----------------------------------------------------------------
+
+    @abstractmethod
+    def close(self, now: int) -> list[Row]:
+        """What leaves since the watermark is where it is."""
+
+    @abstractmethod
+    def put(self, rows: Sequence[Row]) -> list[Row]:
+        """Keep a batch's rows, none of them late; what leaves with them at once."""
+
+    @abstractmethod
+    def settle(self, now: int) -> list[Row]:
+        """What else there is to say at the end of a batch."""
+
+    def arranged(self, out: list[Row]) -> list[Row]:
+        """What leaves in this batch, in an order that is promised."""
+        return out
+
+    def late(self, rows: Sequence[Row]) -> list[bool]:
+        """For each row of a batch: does it come too late?"""
+        return [self.passed(self.instant(row)) for row in rows]
+
+    def has_room(self, time: int) -> bool:
+        """Can a row of that time count anywhere at all?"""
+        return True
+
+    def fault(self, row: Row) -> str | None:
+        """Why a row cannot be used, if so."""
+        return f"event time {self.time!r} is null" if row.get(self.time) is None else None
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    def passed(self, time: int) -> bool:
+        """Has the watermark reached that time?"""
+        return self.watermark is not None and self.watermark >= time
+
+    def instant(self, row: Row) -> int:
+        return micros_of(row[self.time])
+
+    def key(self, row: Row) -> Hashable:
+        """The row's key, as it compares to others."""
+        return tuple(frozen(row.get(name)) for name in self.keys)
+
+    def _take_in(self, rows: Sequence[Row], result: BatchResult) -> list[Row]:
+        self.arrived = [row for row in rows if self._usable(row, result)]
+        late = self.late(self.arrived) if self.judges else [False] * len(self.arrived)
+        judged = zip(self.arrived, late, strict=True)
+        placed = [self._handled(row, result) if is_late else row for row, is_late in judged]
+        return self.put([row for row in placed if row is not None])
+
+    def _usable(self, row: Row, result: BatchResult) -> bool:
+        result.counts["rows_in"] += 1
+        if reason := self.fault(row):
+            result.counts["errors"] += 1
+            result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
+            return False
+        if not self.has_room(self.instant(row)):
+            result.counts["unassigned"] += 1
+            return False
+        return True
+
+    def _handled(self, row: Row, result: BatchResult) -> Row | None:
+        """What the late policy does with a row; the row comes back if it was moved to the watermark."""
+        assert self.watermark is not None
+        late_by = self.watermark - self.instant(row)
+        result.counts["late_rows"] += 1
+        if isinstance(self.policy, SideOutput):
+            unchanged = {name: row.get(name) for name in self.columns}
+            extra = {"late_by": timedelta(microseconds=late_by), "watermark": instant_of(self.watermark)}
+            result.put(self.policy.channel, unchanged | extra)
+        elif isinstance(self.policy, Reassign) and late_by <= self.policy.max_lateness:
+            result.counts["late_reassigned"] += 1
+            if self.has_room(self.watermark):
+                return row | {self.time: instant_of(self.watermark)}
+            result.counts["unassigned"] += 1
+        else:
+            assert isinstance(self.policy, Drop | Reassign)
+            result.counts["late_dropped"] += 1
+        return None

@@ -1,0 +1,692 @@
+"""Behaviour of windows around rows, of rows in order and of chains as transcripts: run on the kernel,
+on the oracle, and on Spark.
+
+Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
+"""
+
+from tests.plans import ROWS, SECOND, hopping, plan_of, reorder_plan, session, sliding
+from tidegate.operators import aggregates as a
+from tidegate.plan.nodes import Derived
+from tidegate.plan.policies import Reassign, Retracting, SideOutput
+from tidegate.plan.time import Micros
+from tidegate.testing import Transcript
+
+TOTALS = (*ROWS, ("total", a.Sum("items")))
+TEN = hopping(10 * SECOND)
+BACK = sliding(10 * SECOND)
+AROUND = sliding(10 * SECOND, 15 * SECOND)
+MOVE = Reassign(Micros(20 * SECOND))
+ASIDE = SideOutput("late")
+
+SLIDING = [
+    Transcript(
+        "a window of what has arrived leaves with its row",
+        plan_of(BACK),
+        """
+        rows
+          ts  | user
+          100 | ann
+        watermark none
+        main
+          ts  | user | n
+          100 | ann  | 1
+        rows
+          ts  | user
+          105 | ann
+        watermark 100
+        main
+          ts  | user | n
+          105 | ann  | 2
+        """,
+    ),
+    Transcript(
+        "a window that looks ahead leaves when the watermark has passed it",
+        plan_of(AROUND, tolerance=SECOND),
+        """
+        rows
+          ts  | user
+          100 | ann
+          110 | ann
+          115 | ann
+        watermark none
+        rows
+          ts  | user
+          116 | zoe
+        watermark 114
+        rows
+          ts  | user
+          131 | zoe
+        watermark 115
+        main
+          ts  | user | n
+          100 | ann  | 3
+        rows
+        watermark 130
+        main
+          ts  | user | n
+          110 | ann  | 3
+          115 | ann  | 2
+        """,
+    ),
+    Transcript(
+        "both ends of the range belong to it",
+        plan_of(sliding(2 * SECOND), (("total", a.Sum("items")),)),
+        """
+        rows
+          ts | user | items
+          1  | ann  | 1
+          2  | ann  | 2
+          4  | ann  | 4
+          5  | ann  | 8
+        main
+          ts | user | items | total
+          1  | ann  | 1     | 1
+          2  | ann  | 2     | 3
+          4  | ann  | 4     | 6
+          5  | ann  | 8     | 12
+        """,
+    ),
+    Transcript(
+        "a microsecond outside of the range is outside",
+        plan_of(sliding(2 * SECOND, SECOND)),
+        """
+        rows
+          ts       | user
+          2.999999 | ann
+          3        | ann
+          5        | ann
+          6        | ann
+          6.000001 | ann
+          9        | zoe
+        rows
+        watermark 9
+        main
+          ts       | user | n
+          2.999999 | ann  | 2
+          3        | ann  | 2
+          5        | ann  | 3
+          6        | ann  | 3
+          6.000001 | ann  | 3
+        """,
+    ),
+    Transcript(
+        "of equal times those that came before count without a lookahead, and all with one",
+        plan_of(sliding(0), TOTALS),
+        """
+        rows
+          ts | user | items
+          5  | ann  | 1
+          5  | bob  | 7
+          5  | ann  | 2
+        main
+          ts | user | items | n | total
+          5  | ann  | 1     | 1 | 1
+          5  | bob  | 7     | 1 | 7
+          5  | ann  | 2     | 2 | 3
+        """,
+    ),
+    Transcript(
+        "with a lookahead of nothing all equal times count, whichever batch they came in",
+        plan_of(sliding(0, 0), TOTALS, tolerance=SECOND),
+        """
+        rows
+          ts | user | items
+          5  | ann  | 1
+          5  | ann  | 2
+        rows
+          ts | user | items
+          5  | ann  | 4
+          6  | zoe  | 8
+        watermark 4
+        rows
+        watermark 5
+        main
+          ts | user | items | n | total
+          5  | ann  | 1     | 3 | 7
+          5  | ann  | 2     | 3 | 7
+          5  | ann  | 4     | 3 | 7
+        """,
+    ),
+    Transcript(
+        "a row that comes later changes no window of what had arrived",
+        plan_of(BACK, TOTALS, tolerance=10 * SECOND),
+        """
+        rows
+          ts | user | items
+          20 | ann  | 1
+        main
+          ts | user | items | n | total
+          20 | ann  | 1     | 1 | 1
+        rows
+          ts | user | items
+          15 | ann  | 2
+          17 | ann  | 4
+          16 | ann  | 8
+        watermark 10
+        main
+          ts | user | items | n | total
+          15 | ann  | 2     | 1 | 2
+          17 | ann  | 4     | 2 | 6
+          16 | ann  | 8     | 2 | 10
+        rows
+          ts | user | items
+          21 | ann  | 16
+        watermark 10
+        main
+          ts | user | items | n | total
+          21 | ann  | 16    | 5 | 31
+        """,
+    ),
+    Transcript(
+        "a row at the watermark is late: dropped, it is content of nothing",
+        plan_of(AROUND, TOTALS),
+        """
+        rows
+          ts | user | items
+          20 | ann  | 1
+        rows
+          ts | user | items
+          20 | ann  | 2
+          21 | ann  | 4
+          36 | zoe  | 8
+        watermark 20
+        late_rows 1
+        late_dropped 1
+        rows
+        watermark 36
+        main
+          ts | user | items | n | total
+          20 | ann  | 1     | 2 | 5
+          21 | ann  | 4     | 2 | 5
+        """,
+    ),
+    Transcript(
+        "late rows leave by their channel, whole",
+        plan_of(BACK, late=ASIDE),
+        """
+        rows
+          ts | user | items | note
+          20 | ann  | 1     | a
+        main
+          ts | user | items | note | n
+          20 | ann  | 1     | a    | 1
+        rows
+          ts | user | items | note
+          18 | ann  | 2     | b
+          20 | bob  | 3     | c
+          21 | ann  | 4     | d
+        watermark 20
+        late_rows 2
+        late
+          ts | user | items | note | late_by | watermark
+          18 | ann  | 2     | b    | 2       | 20
+          20 | bob  | 3     | c    | 0       | 20
+        main
+          ts | user | items | note | n
+          21 | ann  | 4     | d    | 2
+        """,
+    ),
+    Transcript(
+        "a late row that is moved has its window at the watermark, at once",
+        plan_of(BACK, TOTALS, late=MOVE),
+        """
+        rows
+          ts | user | items
+          5  | ann  | 1
+          10 | ann  | 2
+          20 | ann  | 4
+        main
+          ts | user | items | n | total
+          5  | ann  | 1     | 1 | 1
+          10 | ann  | 2     | 2 | 3
+          20 | ann  | 4     | 2 | 6
+        rows
+          ts   | user | items
+          0    | ann  | 8
+          -0.1 | ann  | 16
+        watermark 20
+        main
+          ts | user | items | n | total
+          20 | ann  | 8     | 3 | 14
+        late_rows 2
+        late_reassigned 1
+        late_dropped 1
+        rows
+          ts | user | items
+          25 | ann  | 32
+        watermark 20
+        main
+          ts | user | items | n | total
+          25 | ann  | 32    | 3 | 44
+        """,
+    ),
+    Transcript(
+        "a late row that is moved waits for its lookahead",
+        plan_of(sliding(10 * SECOND, 5 * SECOND), TOTALS, late=MOVE),
+        """
+        rows
+          ts | user | items
+          16 | ann  | 1
+          20 | zoe  | 2
+        rows
+          ts | user | items
+          10 | ann  | 4
+          24 | ann  | 8
+        watermark 20
+        late_rows 1
+        late_reassigned 1
+        rows
+          ts | user | items
+          25 | ann  | 16
+        watermark 24
+        main
+          ts | user | items | n | total
+          16 | ann  | 1     | 2 | 5
+        rows
+        watermark 25
+        main
+          ts | user | items | n | total
+          20 | zoe  | 2     | 1 | 2
+          20 | ann  | 4     | 4 | 29
+        """,
+    ),
+    Transcript(
+        "a late row that is moved and looks nowhere ahead is due at once",
+        plan_of(sliding(10 * SECOND, 0), TOTALS, late=MOVE),
+        """
+        rows
+          ts | user | items
+          10 | ann  | 1
+          20 | ann  | 2
+        rows
+          ts | user | items
+          12 | ann  | 4
+          13 | ann  | 8
+          21 | ann  | 16
+        watermark 20
+        main
+          ts | user | items | n | total
+          10 | ann  | 1     | 1 | 1
+          20 | ann  | 2     | 2 | 3
+          20 | ann  | 4     | 4 | 15
+          20 | ann  | 8     | 4 | 15
+        """,
+    ),
+    Transcript(
+        "only rows that meet the condition have a window, and all are content",
+        plan_of(sliding(10 * SECOND, when="items > 1"), TOTALS),
+        """
+        rows
+          ts | user | items
+          1  | ann  | 1
+          2  | ann  | 2
+          3  | ann  | null
+          4  | ann  | 4
+        main
+          ts | user | items | n | total
+          2  | ann  | 2     | 2 | 3
+          4  | ann  | 4     | 4 | 7
+        """,
+    ),
+    Transcript(
+        "the condition is the row's own: content ahead need not meet it",
+        plan_of(sliding(0, 10 * SECOND, when="note = 'alarm'"), TOTALS),
+        """
+        rows
+          ts | user | items | note
+          1  | ann  | 1     | alarm
+          2  | ann  | 2     | null
+          3  | ann  | 4     | quiet
+          4  | ann  | 8     | alarm
+          20 | zoe  | 16    | alarm
+        rows
+        watermark 20
+        main
+          ts | user | items | note  | n | total
+          1  | ann  | 1     | alarm | 4 | 15
+          4  | ann  | 8     | alarm | 1 | 8
+        """,
+    ),
+    Transcript(
+        "null is a key, and rows without a time are errors",
+        plan_of(BACK),
+        """
+        rows
+          ts   | user
+          1    | null
+          2    | ann
+          null | ann
+          3    | null
+        main
+          ts | user | n
+          1  | null | 1
+          2  | ann  | 1
+          3  | null | 2
+        errors
+          reason                  | row
+          event time 'ts' is null | {"user":"ann"}
+        errors 1
+        """,
+    ),
+    Transcript(
+        "without a key all rows are around all",
+        plan_of(BACK, keys=()),
+        """
+        rows
+          ts | user
+          1  | ann
+          2  | bob
+          9  | null
+          12 | eve
+        main
+          ts | user | n
+          1  | ann  | 1
+          2  | bob  | 2
+          9  | null | 3
+          12 | eve  | 3
+        """,
+    ),
+]
+
+ORDERED = [
+    Transcript(
+        "rows wait until the watermark has passed them",
+        reorder_plan(tolerance=SECOND),
+        """
+        rows
+          ts | user
+          3  | c
+          1  | a
+          2  | b
+        watermark none
+        rows
+        watermark 2
+        main
+          ts | user
+          1  | a
+          2  | b
+        rows
+          ts | user
+          5  | d
+        watermark 2
+        rows
+        watermark 4
+        main
+          ts | user
+          3  | c
+        """,
+    ),
+    Transcript(
+        "a row at the watermark is late, and one after it waits",
+        reorder_plan(late=ASIDE),
+        """
+        rows
+          ts | user
+          5  | ann
+        rows
+          ts       | user
+          5        | bob
+          5.000001 | eve
+          3        | ann
+        watermark 5
+        late_rows 2
+        main
+          ts | user
+          5  | ann
+        late
+          ts | user | late_by | watermark
+          5  | bob  | 0       | 5
+          3  | ann  | 2       | 5
+        rows
+        watermark 5.000001
+        main
+          ts       | user
+          5.000001 | eve
+        """,
+    ),
+    Transcript(
+        "a late row that is moved goes on at once, behind what was before the watermark",
+        reorder_plan(late=Reassign(Micros(2 * SECOND))),
+        """
+        rows
+          ts | user
+          5  | ann
+        rows
+          ts | user
+          7  | zoe
+          3  | bob
+          2  | eve
+        watermark 5
+        main
+          ts | user
+          5  | ann
+          5  | bob
+        late_rows 2
+        late_reassigned 1
+        late_dropped 1
+        """,
+    ),
+    Transcript(
+        "tumbling windows behind a tolerance",
+        plan_of(TEN, tolerance=7 * SECOND),
+        """
+        rows
+          ts | user
+          7  | ann
+          1  | ann
+          4  | ann
+        watermark none
+        rows
+          ts | user
+          17 | ann
+        watermark 0
+        rows
+          ts | user
+          2  | ann
+        watermark 10
+        main
+          user | window_start | window_end | n
+          ann  | 0            | 10         | 3
+        late_rows 1
+        late_dropped 1
+        rows
+          ts | user
+          27 | ann
+        watermark 10
+        rows
+        watermark 20
+        main
+          user | window_start | window_end | n
+          ann  | 10           | 20         | 1
+        """,
+    ),
+]
+
+SUMS = (("windows", a.Count(None)), ("rows", a.Sum("n")))
+
+CHAINED = [
+    Transcript(
+        "what a watermark closes is in time for the windows that it closes next",
+        plan_of(hopping(20 * SECOND), SUMS, keys=(), feed=Derived(plan_of(TEN), "window_start")),
+        """
+        rows
+          ts | user
+          1  | ann
+          5  | ann
+          5  | bob
+          12 | ann
+          20 | zoe
+        rows
+          ts | user
+          30 | zoe
+        watermark 20
+        rows
+        watermark 30
+        main
+          window_start | window_end | windows | rows
+          0            | 20         | 3       | 4
+        """,
+    ),
+    Transcript(
+        "by its end a result lies in the window that begins there",
+        plan_of(hopping(20 * SECOND), SUMS, keys=(), feed=Derived(plan_of(TEN), "window_end")),
+        """
+        rows
+          ts | user
+          1  | ann
+          12 | ann
+          20 | zoe
+        rows
+          ts | user
+          40 | zoe
+        watermark 20
+        main
+          window_start | window_end | windows | rows
+          0            | 20         | 1       | 1
+        rows
+        watermark 40
+        main
+          window_start | window_end | windows | rows
+          20           | 40         | 2       | 2
+        """,
+    ),
+    Transcript(
+        "corrections come in time: the lateness is held back",
+        plan_of(
+            hopping(20 * SECOND),
+            SUMS,
+            keys=(),
+            feed=Derived(plan_of(TEN, lateness=15 * SECOND), "window_end"),
+        ),
+        """
+        rows
+          ts | user
+          5  | ann
+          12 | zoe
+        rows
+          ts | user
+          24 | zoe
+        watermark 12
+        rows
+          ts | user
+          6  | ann
+        watermark 24
+        rows
+          ts | user
+          35 | zoe
+        watermark 24
+        rows
+        watermark 35
+        main
+          window_start | window_end | windows | rows
+          0            | 20         | 2       | 3
+        """,
+    ),
+    Transcript(
+        "sessions of busy windows, as a changelog",
+        plan_of(
+            session(10 * SECOND),
+            SUMS,
+            emission=Retracting(),
+            feed=Derived(plan_of(TEN), "window_start"),
+        ),
+        """
+        rows
+          ts | user
+          1  | ann
+          11 | ann
+          15 | ann
+          20 | zoe
+        rows
+          ts | user
+          21 | ann
+          45 | zoe
+        watermark 20
+        main
+          user | window_start | window_end | windows | rows | op
+          ann  | 0            | 20         | 2       | 3    | +I
+        rows
+          ts | user
+          46 | zoe
+        watermark 45
+        main
+          user | window_start | window_end | windows | rows | op
+          ann  | 0            | 20         | 2       | 3    | -U
+          ann  | 0            | 30         | 3       | 4    | +U
+          zoe  | 20           | 30         | 1       | 1    | +I
+        """,
+    ),
+    Transcript(
+        "windows over windows around rows wait for the lookahead",
+        plan_of(
+            TEN,
+            (("most", a.Max("n")),),
+            feed=Derived(plan_of(sliding(3 * SECOND, 2 * SECOND)), "ts"),
+        ),
+        """
+        rows
+          ts | user
+          1  | ann
+          3  | ann
+          4  | ann
+          11 | zoe
+        rows
+          ts | user
+          12 | zoe
+        watermark 11
+        rows
+        watermark 12
+        main
+          user | window_start | window_end | most
+          ann  | 0            | 10         | 3
+        """,
+    ),
+    Transcript(
+        "around each window those before it",
+        plan_of(
+            sliding(20 * SECOND, 0), (("rows", a.Sum("n")),), feed=Derived(plan_of(TEN), "window_end")
+        ),
+        """
+        rows
+          ts | user
+          1  | ann
+          2  | ann
+          11 | ann
+          25 | ann
+          36 | ann
+          40 | zoe
+        rows
+        watermark 40
+        main
+          user | window_start | window_end | n | rows
+          ann  | 0            | 10         | 2 | 2
+          ann  | 10           | 20         | 1 | 3
+          ann  | 20           | 30         | 1 | 4
+          ann  | 30           | 40         | 1 | 3
+        """,
+    ),
+    Transcript(
+        "late rows of the first operator leave by their channel, and the second has none",
+        plan_of(
+            TEN, SUMS, keys=(), feed=Derived(plan_of(sliding(0), late=ASIDE, tolerance=SECOND), "ts")
+        ),
+        """
+        rows
+          ts | user
+          9  | ann
+          12 | ann
+        rows
+          ts | user
+          11 | bob
+          13 | ann
+        watermark 11
+        main
+          window_start | window_end | windows | rows
+          0            | 10         | 1       | 1
+        late
+          ts | user | late_by | watermark
+          11 | bob  | 0       | 11
+        late_rows 1
+        """,
+    ),
+]

@@ -1,0 +1,281 @@
+"""Watermarks as pieces: made by sources, aligned between them, passed on through a graph."""
+
+import random
+
+import pytest
+
+from tidegate.errors import PlanError, TidegateError, WatermarkViolation
+from tidegate.plan.watermarks import (
+    Operator,
+    WatermarkAligner,
+    WatermarkGenerator,
+    WatermarkPropagator,
+)
+
+# -- one source -----------------------------------------------------------------------------------
+
+
+def test_the_watermark_is_the_highest_time_minus_the_tolerance():
+    generator = WatermarkGenerator(7)
+    assert generator.watermark is None
+    assert [generator.observe(times) for times in ([7, 1, 4], [17], [2], [], [27])] == [
+        0,
+        10,
+        10,
+        10,
+        20,
+    ]
+    assert (generator.highest, generator.emitted) == (27, 3)
+
+
+def test_without_times_there_is_none():
+    generator = WatermarkGenerator(0)
+    assert generator.observe([]) is None
+    assert (generator.highest, generator.watermark, generator.emitted) == (None, None, 0)
+
+
+def test_it_may_lie_before_1970():
+    assert WatermarkGenerator(5).observe([-100]) == -105
+
+
+def test_times_may_come_from_anywhere():
+    generator = WatermarkGenerator(1)
+    assert generator.observe(time for time in (3, 1, 2)) == 2
+
+
+def test_spark_counts_whole_milliseconds_and_rounds_the_tolerance_up():
+    generator = WatermarkGenerator(1_500, as_spark=True)
+    assert [generator.observe([time]) for time in (2_000, 7_999, 7_000, 8_000)] == [
+        None,
+        5_000,
+        5_000,
+        6_000,
+    ]
+    assert generator.emitted == 2
+
+
+def test_it_never_goes_back_whatever_comes():
+    chance = random.Random(1)
+    generator, before, seen = WatermarkGenerator(13), None, []
+    for _ in range(300):
+        times = [chance.randrange(-1000, 1000) for _ in range(chance.randrange(3))]
+        seen += times
+        after = generator.observe(times)
+        assert after == (max(seen) - 13 if seen else None)
+        assert before is None or after >= before
+        before = after
+
+
+# -- several sources ------------------------------------------------------------------------------
+
+
+def test_the_lowest_counts():
+    aligner = WatermarkAligner(("a", "b"))
+    assert aligner.update("a", 10) is None  # the other is silent so far
+    assert aligner.update("b", 5) == 5
+    assert aligner.update("b", 20) == 10
+    assert aligner.update("a", 15) == 15
+    assert aligner.watermark == 15
+
+
+def test_without_sources_there_is_none():
+    assert WatermarkAligner(()).watermark is None
+
+
+def test_one_source_is_its_own_watermark():
+    aligner = WatermarkAligner(("a",))
+    assert (aligner.watermark, aligner.update("a", -3)) == (None, -3)
+
+
+def test_a_source_that_has_no_watermark_yet_still_holds_the_others():
+    aligner = WatermarkAligner(("a", "b"))
+    assert aligner.update("a", None) is None
+    assert aligner.update("b", 5) is None
+    assert aligner.update("a", 7) == 5
+
+
+def test_an_idle_source_does_not_count():
+    aligner = WatermarkAligner(("a", "b", "c"))
+    aligner.update("a", 10)
+    aligner.update("b", 3)
+    assert aligner.idle("c") == 3
+    assert aligner.idle("b") == 10
+    assert aligner.update("a", 12) == 12
+
+
+def test_the_watermark_stays_where_all_are_idle():
+    aligner = WatermarkAligner(("a", "b"))
+    assert aligner.idle("a") is None
+    assert aligner.idle("b") is None
+    aligner.update("a", 4)
+    assert aligner.watermark == 4
+    assert aligner.idle("a") == 4
+
+
+def test_a_source_that_comes_back_counts_again_but_takes_nothing_back():
+    aligner = WatermarkAligner(("a", "b"))
+    aligner.update("b", 3)
+    aligner.idle("b")
+    assert aligner.update("a", 10) == 10
+    assert aligner.update("b", 5) == 10  # behind the others: its rows are late
+    assert aligner.update("a", 20) == 10
+    assert aligner.update("b", 15) == 15
+
+
+def test_a_source_that_goes_back_is_a_violation():
+    aligner = WatermarkAligner(("a", "b"))
+    aligner.update("a", 10)
+    with pytest.raises(WatermarkViolation) as raised:
+        aligner.update("a", 9)
+    assert (raised.value.operator, raised.value.reason) == ("a", "its watermark went back from 10 to 9")
+    assert str(raised.value) == "a: its watermark went back from 10 to 9"
+    assert isinstance(raised.value, TidegateError)
+    assert aligner.update("a", 10) is None  # standing still is none, and nothing was changed
+    assert aligner.update("b", 11) == 10
+
+
+def test_idle_does_not_excuse_going_back():
+    aligner = WatermarkAligner(("a",))
+    aligner.update("a", 10)
+    aligner.idle("a")
+    with pytest.raises(WatermarkViolation):
+        aligner.update("a", 9)
+
+
+def test_a_source_must_be_known():
+    aligner = WatermarkAligner(("a", "b"))
+    for refused in (lambda: aligner.update("c", 1), lambda: aligner.idle("c")):
+        with pytest.raises(PlanError) as raised:
+            refused()
+        assert str(raised.value) == "no source 'c'; there are a, b"
+
+
+def test_alignment_is_the_minimum_of_those_that_count_and_never_goes_back():
+    chance = random.Random(2)
+    names = ("a", "b", "c")
+    aligner, reached, idle, highest = WatermarkAligner(names), {}, set(), None
+    for _ in range(500):
+        name = chance.choice(names)
+        if chance.random() < 0.2:
+            idle.add(name)
+            got = aligner.idle(name)
+        else:
+            idle.discard(name)
+            reached[name] = reached.get(name, 0) + chance.randrange(5)
+            got = aligner.update(name, reached[name])
+        counting = [other for other in names if other not in idle]
+        if counting and all(other in reached for other in counting):
+            lowest = min(reached[other] for other in counting)
+            highest = lowest if highest is None else max(highest, lowest)
+        assert got == highest
+
+
+# -- a graph --------------------------------------------------------------------------------------
+
+DIAMOND = {
+    "clicks": Operator(),
+    "orders": Operator(),
+    "windows": Operator(("clicks",), 10),
+    "join": Operator(("windows", "orders"), 5),
+    "ordered": Operator(("join",)),
+    "alarms": Operator(("orders",), 100),
+}
+
+
+def test_an_operator_has_the_minimum_of_its_inputs_less_what_it_holds_back():
+    graph = WatermarkPropagator(DIAMOND)
+    assert graph.advance("clicks", 50) == {"clicks": 50, "windows": 40}
+    assert graph.input_of("join") is None
+    reached = graph.advance("orders", 30)
+    assert reached == {
+        "clicks": 50,
+        "windows": 40,
+        "orders": 30,
+        "join": 25,
+        "ordered": 25,
+        "alarms": -70,
+    }
+    assert graph.advance("orders", 90)["join"] == 35
+    assert graph.inputs() == {"windows": 50, "join": 40, "ordered": 35, "alarms": 90}
+
+
+def test_operators_may_be_named_in_any_order():
+    chance = random.Random(4)
+    expected = None
+    for _ in range(20):
+        names = list(DIAMOND)
+        chance.shuffle(names)
+        graph = WatermarkPropagator({name: DIAMOND[name] for name in names})
+        graph.advance("clicks", 50)
+        got = graph.advance("orders", 30)
+        expected = expected or got
+        assert got == expected
+
+
+def test_the_watermark_of_the_graph_is_the_lowest_of_its_ends():
+    graph = WatermarkPropagator(DIAMOND)
+    graph.advance("orders", 300)
+    assert graph.watermark is None  # one end has none yet
+    graph.advance("clicks", 50)
+    assert graph.watermark == 35  # that of `ordered`; `alarms` is at 200
+    graph.advance("clicks", 1000)
+    assert graph.watermark == 200
+
+
+def test_without_operators_or_before_the_first_word_there_is_none():
+    assert WatermarkPropagator({}).watermark is None
+    alone = WatermarkPropagator({"a": Operator()})
+    assert (alone.watermark, alone.input_of("a")) == (None, None)
+    assert alone.advance("a", 3) == {"a": 3}
+    assert alone.watermark == 3
+
+
+def test_going_back_is_a_violation_and_changes_nothing():
+    graph = WatermarkPropagator(DIAMOND)
+    graph.advance("clicks", 50)
+    before = graph.advance("orders", 30)
+    with pytest.raises(WatermarkViolation) as raised:
+        graph.advance("orders", 29)
+    assert raised.value.operator == "orders"
+    assert raised.value.reason == "its watermark went back from 30 to 29"
+    assert graph.advance("orders", 30) == before
+
+
+def test_only_sources_are_given_watermarks():
+    graph = WatermarkPropagator(DIAMOND)
+    with pytest.raises(WatermarkViolation) as raised:
+        graph.advance("join", 5)
+    assert raised.value.operator == "join"
+    assert raised.value.reason == "it is fed by others, which give it its watermark"
+
+
+def test_an_operator_that_reads_what_does_not_exist_is_refused():
+    with pytest.raises(PlanError) as raised:
+        WatermarkPropagator({"a": Operator(("b",))})
+    assert str(raised.value) == "operator 'a' reads 'b', which does not exist"
+
+
+@pytest.mark.parametrize(
+    "circle",
+    [
+        {"a": Operator(("a",))},
+        {"a": Operator(("b",)), "b": Operator(("a",))},
+        {"s": Operator(), "a": Operator(("s", "c")), "b": Operator(("a",)), "c": Operator(("b",))},
+    ],
+)
+def test_circles_are_refused(circle):
+    with pytest.raises(PlanError, match=r"operators feed each other in a circle: .* ← "):
+        WatermarkPropagator(circle)
+
+
+def test_outputs_never_go_back_whatever_sources_do():
+    chance = random.Random(6)
+    graph, reached, before = WatermarkPropagator(DIAMOND), {"clicks": 0, "orders": 0}, {}
+    for _ in range(300):
+        source = chance.choice(list(reached))
+        reached[source] += chance.randrange(20)
+        after = graph.advance(source, reached[source])
+        assert all(after[name] >= before[name] for name in before)
+        if len(after) == len(DIAMOND):
+            assert after["join"] == min(reached["clicks"] - 10, reached["orders"]) - 5
+        before = after
