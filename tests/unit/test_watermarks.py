@@ -18,14 +18,9 @@ from tidegate.plan.watermarks import (
 def test_the_watermark_is_the_highest_time_minus_the_tolerance():
     generator = WatermarkGenerator(7)
     assert generator.watermark is None
-    assert [generator.observe(times) for times in ([7, 1, 4], [17], [2], [], [27])] == [
-        0,
-        10,
-        10,
-        10,
-        20,
-    ]
-    assert (generator.highest, generator.emitted) == (27, 3)
+    assert [generator.observe(times) for times in ([7, 1, 4], [17], [2], [])] == [0, 10, 10, 10]
+    assert (generator.highest, generator.emitted) == (17, 2)
+    assert (generator.observe([27]), generator.emitted) == (20, 3)
 
 
 def test_without_times_there_is_none():

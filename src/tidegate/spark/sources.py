@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
 from tidegate.operators.keyed import BROKEN, REASON_END
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
-from tidegate.plan.nodes import Emit, Output, Source
+from tidegate.plan.nodes import MAX_FUTURE, Emit, Output, Source
 from tidegate.plan.time import ProcessingTime, render
 from tidegate.spark.clock import clock
 from tidegate.spark.event_time import event_time, quoted
@@ -107,18 +107,16 @@ def _columns(plan: Output, source: Source, df: DataFrame) -> dict[str, Column]:
     almost everywhere, would slow down the hand-over of every row. Columns are numbered on the way:
     PySpark stumbles over names with dots and backticks.
     """
-    time, reason = _time(source, df)
-    others = {name: df[quoted(name)] for name in source.schema.names if name != source.time}
-    columns = {source.time: F.when(reason.isNull(), time), **others}
-    broken = reason.isNotNull()
-    whole = F.to_json(F.struct("*"))
+    time, sound, reason = _time(source, df)
+    columns = {source.time: F.when(sound, time)}
+    columns |= {name: df[quoted(name)] for name in source.schema.names if name != source.time}
     if isinstance(plan, Emit) and plan.windowed.gap_column is not None:
-        gap = columns[plan.windowed.gap_column]
-        bad_gap = gap.isNull() | (gap <= F.lit(timedelta(0)))
-        broken = broken | bad_gap
-    text = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
+        sound = sound & (columns[plan.windowed.gap_column] > F.lit(timedelta(0)))
+    # What is wrong is only looked into where something is.
+    whole = F.to_json(F.struct("*"))
+    told = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
     carrier = _carrier(source)
-    columns[carrier] = F.when(broken, text).otherwise(columns.get(carrier))
+    columns[carrier] = F.when(sound, columns.get(carrier, F.lit(None))).otherwise(told)
     return columns
 
 
@@ -127,19 +125,34 @@ def _carrier(source: Source) -> str:
     return texts[0] if texts else BROKEN
 
 
-def _time(source: Source, df: DataFrame) -> tuple[Column, Column]:
-    """The event time, and what is wrong with it."""
+def _time(source: Source, df: DataFrame) -> tuple[Column, Column, Column]:
+    """The event time, whether it can be used, and why not (null where it can)."""
     if source.processing_time:
-        return F.current_timestamp(), F.lit(None).cast("string")
-    declared = source.declared if isinstance(source.declared, EventTime) else _own(source.time)
-    time, reason = event_time(df, declared, EVENT_TIME_TYPES)
-    ahead = time > F.current_timestamp() + F.lit(timedelta(microseconds=source.max_future))
+        return F.current_timestamp(), F.lit(True), F.lit(None).cast("string")
+    time, reason = _declared_time(source, df)
+    latest = _latest(source)
     future = f"event time is more than {render(source.max_future)} ahead of the clock"
-    return time, F.when(ahead, F.lit(future)).otherwise(reason)
+    return time, time <= latest, F.when(time > latest, F.lit(future)).otherwise(reason)
 
 
-def _own(column: str) -> EventTime:
-    return EventTime(((None, At(column)),))
+def _declared_time(source: Source, df: DataFrame) -> tuple[Column, Column]:
+    if source.declared is None and source.row_schema.field(source.time).type.tz is not None:
+        # The usual case is kept small: what Spark compiles for it, it compiles for every query.
+        return df[quoted(source.time)], F.lit(None).cast("string")
+    own = EventTime(((None, At(source.time)),))
+    declared = source.declared if isinstance(source.declared, EventTime) else own
+    return event_time(df, declared, EVENT_TIME_TYPES)
+
+
+def _latest(source: Source) -> Column:
+    """The last event time that can be used.
+
+    Spark compiles the comparison anew whenever this moves. Where it hardly matters it stays.
+    """
+    ahead = timedelta(microseconds=source.max_future)
+    if source.max_future == MAX_FUTURE:
+        return F.lit(datetime.now(UTC) + ahead)
+    return F.current_timestamp() + F.lit(ahead)
 
 
 def _ticks(source: Source, spark: SparkSession) -> DataFrame | None:
