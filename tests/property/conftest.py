@@ -14,7 +14,7 @@ _COMMON = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
     "print_blob": True,
 }
-settings.register_profile("quick", max_examples=12, **_COMMON)
+settings.register_profile("quick", max_examples=9, **_COMMON)
 settings.register_profile("thorough", max_examples=600, **_COMMON)
 settings.register_profile(
     "unshrunk", max_examples=20, phases=[Phase.explicit, Phase.generate], **_COMMON

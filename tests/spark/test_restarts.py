@@ -89,10 +89,10 @@ def test_more_buckets_than_partitions(click_stream: Callable[..., Any], tmp_path
 
 @pytest.mark.timeout(400)
 def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    batches = disordered(3000, 100)
+    batches = disordered(2000, 100)
     write_batches(tmp_path / "clicks", batches + FLUSH)
     dice = random.Random(7)
-    for _ in range(3):
+    for _ in range(2):
         child = start_child(tmp_path)
         wait_for_output(tmp_path, child)
         time.sleep(dice.uniform(0.2, 3.0))

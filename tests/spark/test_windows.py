@@ -140,9 +140,17 @@ def disordered(rows: int, per_batch: int) -> list[list[tuple[float, str, float]]
 FLUSH = [[(10_000.0, "flush", 0.0)]]
 
 
-@pytest.mark.parametrize("slide", [10, 7, 25])
 @pytest.mark.parametrize(
-    "emission", ["on_watermark", "on_window_close", "final", "on_update", "periodic"]
+    ("emission", "slide"),
+    [
+        ("on_watermark", 10),
+        ("on_watermark", 7),
+        ("on_watermark", 25),
+        ("on_window_close", 25),
+        ("final", 10),
+        ("on_update", 7),
+        ("periodic", 10),
+    ],
 )
 def test_hopping_windows_equal_those_kept_one_by_one(
     click_stream: Callable[..., Any], tmp_path: Path, slide: int, emission: str

@@ -9,7 +9,7 @@ where time already is.
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Output, Reorder, sources_of, with_input
+from tidegate.plan.nodes import Derived, Output, Reorder, sources_of, with_input
 from tidegate.plan.policies import Reassign
 from tidegate.plan.time import LONGEST
 
@@ -17,7 +17,7 @@ _WHATEVER_THE_CLOCK_DOES = Reassign(LONGEST)
 
 
 def processing_time_is_never_late(plan: Output) -> Output:
-    if plan.keyed.input not in sources_of(plan) or not sources_of(plan)[0].processing_time:
+    if isinstance(plan.feed, Derived) or not sources_of(plan)[0].processing_time:
         return plan
     if isinstance(plan, Reorder):
         return replace(plan, late=_WHATEVER_THE_CLOCK_DOES)

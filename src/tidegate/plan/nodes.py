@@ -454,9 +454,7 @@ def stages_of(plan: Output) -> tuple[Output, ...]:
 
 def sources_of(plan: Output) -> tuple[Source, ...]:
     """The sources at the bottom of a chain."""
-    feed = stages_of(plan)[0].feed
-    assert not isinstance(feed, Derived)
-    return feed.inputs if isinstance(feed, Union) else (feed,)
+    return _read_by(stages_of(plan)[0].feed)
 
 
 def channels_of(plan: Output) -> dict[str, pa.Schema]:
@@ -476,7 +474,7 @@ def check_late(late: LatePolicy, feed: Feed) -> None:
         )
     if not isinstance(late, SideOutput):
         return
-    if isinstance(feed, Source) and feed.processing_time:
+    if any(source.processing_time for source in _read_by(feed)):
         raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")
     if late.channel in RESERVED_CHANNELS or not late.channel.isidentifier():
         raise PlanError(
@@ -524,6 +522,13 @@ def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> 
     twice = sorted(set(taken) & set(added))
     if twice:
         raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
+
+
+def _read_by(feed: Feed) -> tuple[Source, ...]:
+    """The sources that a feed is rows of."""
+    if isinstance(feed, Derived):
+        return ()
+    return feed.inputs if isinstance(feed, Union) else (feed,)
 
 
 def _same_columns(one: pa.Schema, other: pa.Schema) -> bool:
