@@ -1,7 +1,6 @@
 """Sessions through real streaming queries; and Spark's own `session_window` as a second witness."""
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,96 +8,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.plans import TIMESTAMP, plan_of, session
-from tests.session_transcripts import SESSIONS
 from tests.spark.conftest import NOON, run, seconds, write_batches
+from tests.spark.files import file_stream, write_files
 from tidegate.operators import aggregates as a
-from tidegate.plan.nodes import sources_of
-from tidegate.spark import query as queries
-from tidegate.spark.schema import spark_schema
-from tidegate.testing import BatchResult, Changelog, Oracle, Transcript
-from tidegate.testing.table import Row, instant_of, micros_of, to_arrow
-
-# -- transcripts ----------------------------------------------------------------------------------
-
-#: One transcript for each thing that Spark has a part in: timers, channels, types, restored state.
-ON_SPARK = [
-    transcript
-    for transcript in SESSIONS
-    if transcript.name.startswith(
-        (
-            "a session goes on across micro-batches",
-            "on_update: the earliest of merged sessions",
-            "late rows are judged after merging",
-            "side_output hands on each row",
-            "reassigned rows keep their own gap",
-            "a row whose own gap is missing",
-            "max_length cuts sessions",
-        )
-    )
-]
-
-
-def write_files(folder: Path, tables: Iterable[pa.Table], start: int = 0) -> None:
-    """One parquet file a micro-batch; Spark takes them by their modification times."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, table in enumerate(tables, start):
-        staged = folder / f"_{number:05d}"
-        pq.write_table(table, staged)
-        os.utime(staged, (1_000_000_000 + number, 1_000_000_000 + number))
-        staged.rename(folder / f"{number:05d}.parquet")
-
-
-def file_stream(spark: Any, folder: Path, schema: pa.Schema) -> Any:
-    reader = spark.readStream.schema(spark_schema(schema)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder))
-
-
-def run_on_spark(transcript: Transcript, spark: Any, folder: Path) -> list[BatchResult]:
-    """What a query over the transcript's batches puts out; an empty last one is Spark's own."""
-    schema = sources_of(transcript.plan)[0].row_schema
-    write_files(folder / "in", (to_arrow(step.rows, schema) for step in transcript.steps if step.rows))
-    sinks = {name: tg.sinks.memory() for name in transcript.plan.channels}
-    query = queries.start(
-        transcript.plan,
-        (file_stream(spark, folder / "in", schema),),
-        str(folder / "checkpoint"),
-        sinks,
-        trigger={"availableNow": True},
-    )
-    query.await_termination()
-    progress = {entry.batchId: entry for entry in query.spark.recentProgress}
-    results = []
-    for batch in range(len(transcript.steps)):
-        result = BatchResult(watermark_of(progress[batch]))
-        result.counts.update(progress[batch].observedMetrics["tidegate"].asDict())
-        for name, sink in sinks.items():
-            result.put(name, *(sink.batches[batch].to_pylist() if batch in sink.batches else []))
-        results.append(result)
-    return results
-
-
-def watermark_of(progress: Any) -> int | None:
-    reached = micros_of(datetime.fromisoformat(progress.eventTime["watermark"]))
-    return reached or None  # Spark's zero means that there is none yet
-
-
-@pytest.mark.parametrize("transcript", ON_SPARK, ids=lambda t: t.name)
-def test_a_query_does_what_the_transcript_says(
-    transcript: Transcript, spark: Any, tmp_path: Path
-) -> None:
-    assert transcript.complaints(run_on_spark(transcript, spark, tmp_path)) == []
-
-
-def test_the_transcripts_for_spark_exist() -> None:
-    assert len(ON_SPARK) == 7
-    assert not any(step.now for transcript in ON_SPARK for step in transcript.steps)
-
+from tidegate.testing import Changelog, Oracle
+from tidegate.testing.table import Row, instant_of
 
 # -- stop and resume ------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ def test_several_sources_align_and_say_when_they_were_seen() -> None:
         "0": {"watermark": NOON + 2 * SECOND, "seen_at": 5},
         "1": {"watermark": NOON + SECOND, "seen_at": 6},
     }
+    assert metrics.totals()["max_timestamp_seen"] == NOON + SECOND, "a heartbeat is not a row"
 
 
 def test_operators_of_a_chain_lie_behind_by_what_is_held_back() -> None:

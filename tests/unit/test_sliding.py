@@ -9,8 +9,9 @@ from time import perf_counter
 import pyarrow as pa
 import pytest
 
+from tests.chain_transcripts import CHAINED
 from tests.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, logical_plan, plan_of, sliding
-from tests.sliding_transcripts import CHAINED, ORDERED, SLIDING
+from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.unit.windows import final_rows
 from tidegate.api import emit, late
 from tidegate.api import windows as tg

@@ -14,6 +14,7 @@ from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.columns import refuse_collisions
 from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.nodes import (
@@ -29,7 +30,6 @@ from tidegate.plan.nodes import (
     Source,
     Union,
     WindowBy,
-    refuse_collisions,
 )
 from tidegate.plan.policies import (
     Drop,

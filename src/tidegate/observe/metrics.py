@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from threading import Lock
 
 from tidegate.observe.progress import SourceProgress
@@ -19,7 +19,7 @@ Packed = tuple[int, str, int]
 class Metrics:
     """Totals since the query started, filled batch by batch."""
 
-    plan: Output
+    plan: InitVar[Output]
     sources: SourceProgress = field(init=False)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
@@ -28,8 +28,8 @@ class Metrics:
     _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def __post_init__(self) -> None:
-        self.sources = SourceProgress.of(self.plan)
+    def __post_init__(self, plan: Output) -> None:
+        self.sources = SourceProgress.of(plan)
 
     def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
         """Take in what a batch's packed rows say; the rows per channel come back."""

@@ -31,9 +31,13 @@ class SourceProgress:
 
     def observe(self, source: int, time: int, now: int | None) -> None:
         """The highest time of a batch's rows; a heartbeat has no `now`, since no rows came."""
-        if now is not None:
+        generator = self.generators[source]
+        if now is None:
+            generator.advance(time)
+        else:
+            generator.observe([time])
             self.seen_at[source] = now
-        self.aligner.update(str(source), self.generators[source].observe([time]))
+        self.aligner.update(str(source), generator.watermark)
 
     def align(self) -> None:
         aligned = self.aligner.watermark

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel
+from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel, retractions_first
 from tidegate.operators.state import BucketState
-from tidegate.plan.nodes import MAIN, OP
 from tidegate.plan.time import render
 
 
@@ -36,7 +34,7 @@ class Chained:
             reached = None if clock.watermark is None else clock.watermark - self.hold_back
             out = out.then(self.kernel.step(state, [], Clock(reached, clock.now)))
         if self.retracts:
-            out.tables = _retractions_first(out.tables)
+            out.tables = retractions_first(out.tables)
         if out.due is not None:
             out.due += self.hold_back
         # Each operator of a chain holds something of its own.
@@ -49,16 +47,3 @@ class Chained:
 
     def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
         return self.kernel.unpack(channel, tables)
-
-
-def _retractions_first(tables: list[tuple[str, list[pa.Table]]]) -> list[tuple[str, list[pa.Table]]]:
-    """In a batch all that is taken back comes before all that is put out."""
-    taken_back, others = [], []
-    for channel, (*pointed_into, rows) in tables:
-        if channel != MAIN:
-            others.append((channel, [*pointed_into, rows]))
-            continue
-        back = pc.starts_with(rows.column(OP.name), "-")
-        taken_back.append((channel, [*pointed_into, rows.filter(back)]))
-        others.append((channel, [*pointed_into, rows.filter(pc.invert(back))]))
-    return [(channel, sent) for channel, sent in taken_back + others if sent[-1].num_rows]

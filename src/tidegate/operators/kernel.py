@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.operators import blobs
 from tidegate.operators.state import BucketState
+from tidegate.plan.nodes import MAIN, OP
 
 #: Channels whose name starts with this carry a counter: the name is the rest, `rows` the count.
 COUNTER = "#"
@@ -59,17 +61,21 @@ class Clock:
     now: int
 
 
+#: A channel, and rows for it: the last table; the ones before it are what it points into.
+Sent = tuple[str, list[pa.Table]]
+
+
 @dataclass
 class Outcome:
     """What a step puts out, and the watermark at which it wants to be woken without input."""
 
-    tables: list[tuple[str, list[pa.Table]]] = field(default_factory=list)
+    tables: list[Sent] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     gauges: dict[str, int] = field(default_factory=dict)
     due: int | None = None
 
     def emit(self, channel: str, *tables: pa.Table) -> None:
-        """Rows for a channel: the last table; the ones before it are what it points into."""
+        """Send rows to a channel."""
         for piece in blobs.pieces(tables[-1]):
             self.tables.append((channel, [*tables[:-1], piece]))
 
@@ -108,6 +114,19 @@ class Kernel(Protocol):
     def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
         """The rows of a channel, in the schema it promises."""
         ...
+
+
+def retractions_first(tables: list[Sent]) -> list[Sent]:
+    """In a batch all that is taken back comes before all that is put out."""
+    taken_back, others = [], []
+    for channel, (*pointed_into, rows) in tables:
+        if channel != MAIN:
+            others.append((channel, [*pointed_into, rows]))
+            continue
+        back = pc.starts_with(rows.column(OP.name), "-")
+        taken_back.append((channel, [*pointed_into, rows.filter(back)]))
+        others.append((channel, [*pointed_into, rows.filter(pc.invert(back))]))
+    return [(channel, sent) for channel, sent in taken_back + others if sent[-1].num_rows]
 
 
 def count_parcels(bucket: int, counts: Counter[str]) -> Iterable[Parcel]:

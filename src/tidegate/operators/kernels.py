@@ -7,8 +7,7 @@ from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import Emit, Output, Reorder, stages_of
-from tidegate.plan.policies import Retracting
+from tidegate.plan.nodes import Output, Reorder, stages_of
 from tidegate.plan.windows import Session, Sliding
 
 
@@ -19,8 +18,7 @@ def kernels_of(plan: Output) -> list[Kernel]:
 
 
 def _chained(stage: Output, number: int) -> Chained:
-    retracts = isinstance(stage, Emit) and isinstance(stage.emission, Retracting)
-    return Chained(_kernel_of(stage), held_back(stage), number, retracts=retracts)
+    return Chained(_kernel_of(stage), held_back(stage), number, retracts=stage.retracts)
 
 
 def _kernel_of(stage: Output) -> Kernel:

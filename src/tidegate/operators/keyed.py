@@ -54,12 +54,18 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """The watermark at a bucket's last step and at this one, and the batch's own time."""
+class Turn:
+    """What a kernel has to work with in one step."""
 
+    state: BucketState
+    arrivals: Sequence[Arrival]
+    #: The watermark at the bucket's last step and at this one, and the batch's own time.
     was: int | None
     watermark: int | None
     now: int
+    out: Outcome
+    #: Takes results, in the order they are to leave in.
+    put: Put
 
 
 class KeyedKernel(ABC):
@@ -70,10 +76,9 @@ class KeyedKernel(ABC):
     def __init__(self, plan: Output) -> None:
         self.time = plan.feed.time
         self.keys = plan.keyed.keys
-        self.late = plan.late
         self.router = SideOutputRouter(plan.late, self.time)
         self.channels = plan.channels
-        self.row_columns = plan.feed.schema.names
+        self.row_schema = plan.feed.schema
         self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
 
     @abstractmethod
@@ -81,14 +86,7 @@ class KeyedKernel(ABC):
         """A partial state for each key and place in time; `owners` asks which is whose."""
 
     @abstractmethod
-    def advance(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        moment: Moment,
-        out: Outcome,
-        put: Put,
-    ) -> int | None:
+    def advance(self, turn: Turn) -> int | None:
         """Close what is due, take in what came, forget what is over; when the next falls due."""
 
     @abstractmethod
@@ -139,7 +137,7 @@ class KeyedKernel(ABC):
                 place = np.cumsum(here, dtype=np.int32) - 1
                 carried = here[packed.owner] & (packed.owner >= 0)
                 owner = pa.array(place[packed.owner[carried]])
-                carried_rows = rows.select(self.row_columns).filter(pa.array(carried))
+                carried_rows = rows.select(self.row_schema.names).filter(pa.array(carried))
                 tables.append(carried_rows.append_column(_OWNER, owner))
             yield Parcel(bucket, _PARTIALS, int(states[ROWS].sum()), blobs.encode(tables))
 
@@ -151,7 +149,7 @@ class KeyedKernel(ABC):
         watermark = was if clock.watermark is None else clock.watermark
         results: list[pl.DataFrame] = []
         arrivals = self._arrivals(state, inputs)
-        due = self.advance(state, arrivals, Moment(was, watermark, clock.now), out, results.append)
+        due = self.advance(Turn(state, arrivals, was, watermark, clock.now, out, results.append))
         self.put_out(state, results, out)
         state.directory.watermark = watermark
         out.due = due if due is None or watermark is None else max(due, watermark + 1)
@@ -166,27 +164,21 @@ class KeyedKernel(ABC):
             for part, parcel, (_, _, *carried) in zip(states, inputs, sent, strict=True)
         ]
 
-    def part_late(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        too_late: Sequence[np.ndarray],
-        watermark: int,
-        out: Outcome,
-    ) -> list[pl.DataFrame]:
+    def part_late(self, turn: Turn, too_late: Sequence[np.ndarray]) -> list[pl.DataFrame]:
         """The states in time, and those of rows that the late policy moves into the present."""
-        judged = list(zip(arrivals, too_late, strict=True))
+        assert turn.watermark is not None, "without a watermark nothing is late"
+        judged = list(zip(turn.arrivals, too_late, strict=True))
         count = sum(int(arrival.states[ROWS].filter(gone).sum()) for arrival, gone in judged)
         if not count:
-            return [arrival.states for arrival in arrivals]
+            return [arrival.states for arrival in turn.arrivals]
         rows = None
         if self.router.needs_rows:
-            rows = pa.concat_tables(self.rows_of(state, arrival, gone) for arrival, gone in judged)
-        moved_rows = self.router.route(count, rows, watermark, out)
+            rows = pa.concat_tables(self.rows_of(turn.state, arrival, gone) for arrival, gone in judged)
+        moved_rows = self.router.route(count, rows, turn.watermark, turn.out)
         in_time = [arrival.states.filter(~pl.Series(gone)) for arrival, gone in judged]
         if moved_rows is not None and moved_rows.num_rows:
-            moved = self.preaggregate(moved_rows, out.counts, owners=False)
-            in_time += state.recode([(moved.keys, blobs.to_arrow(moved.states))])
+            moved = self.preaggregate(moved_rows, turn.out.counts, owners=False)
+            in_time += turn.state.recode([(moved.keys, blobs.to_arrow(moved.states))])
         return in_time
 
     def rows_of(self, state: BucketState, arrival: Arrival, chosen: np.ndarray) -> pa.Table:
@@ -204,18 +196,18 @@ class KeyedKernel(ABC):
     # -- unpack -------------------------------------------------------------------------------
 
     def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
-        schema = self.channels[channel]
         if channel != MAIN:
-            return tables[-1].cast(schema)
-        sent_keys, rows = tables
-        by_key = sent_keys.take(rows.column(KEY))
+            return tables[-1].cast(self.channels[channel])
+        known_keys, rows = tables
+        return self.decoded(known_keys, rows, self.channels[MAIN])
+
+    def decoded(self, known_keys: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Rows with codes of keys, and times as numbers, as rows of a schema."""
+        by_key = known_keys.take(rows.column(KEY))
         columns = {name: rows.column(name) for name in rows.column_names}
         columns |= {name: by_key.column(name) for name in self.keys}
-        for name, values in self.times(rows).items():
-            columns[name] = pa.array(values).cast(schema.field(name).type)
-        return pa.table(
-            [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
-        )
+        columns |= {name: pa.array(values) for name, values in self.times(rows).items()}
+        return pa.table([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
 
 def _as_text(broken: pa.Table) -> list[str]:

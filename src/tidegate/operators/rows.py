@@ -12,11 +12,10 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Outcome
-from tidegate.operators.keyed import ROWS, Arrival, KeyedKernel, Moment, Partials
+from tidegate.operators.keyed import ROWS, Arrival, KeyedKernel, Partials, Turn
 from tidegate.operators.late import instants
 from tidegate.operators.state import FIRST_POSITION, KEY, LAST_POSITION, BucketState
-from tidegate.plan.nodes import TIMESTAMP, Derived, Output
+from tidegate.plan.nodes import Derived, Output
 
 _TABLE = "rows"
 
@@ -32,7 +31,7 @@ class RowKernel(KeyedKernel):
 
     def __init__(self, plan: Output) -> None:
         super().__init__(plan)
-        self.own = [name for name in self.row_columns if name not in {*self.keys, self.time}]
+        self.own = [name for name in self.row_schema.names if name not in {*self.keys, self.time}]
         self.judges = not isinstance(plan.feed, Derived)
 
     @property
@@ -52,12 +51,8 @@ class RowKernel(KeyedKernel):
         return Partials(distinct, pl.concat([placed, self.states(rows, time), own], how="horizontal"))
 
     def rows_of(self, state: BucketState, arrival: Arrival, chosen: np.ndarray) -> pa.Table:
-        states = blobs.to_arrow(self.restored(arrival.states.filter(pl.Series(chosen))))
-        by_key = state.known_keys.take(states.column(KEY))
-        columns = {name: states.column(name) for name in self.own}
-        columns |= {name: by_key.column(name) for name in self.keys}
-        columns[self.time] = states.column(TIME).cast(TIMESTAMP)
-        return pa.table({name: columns[name] for name in self.row_columns})
+        rows = blobs.to_arrow(self.restored(arrival.states.filter(pl.Series(chosen))))
+        return self.decoded(state.known_keys, rows, self.row_schema)
 
     def times(self, results: pa.Table) -> Mapping[str, np.ndarray]:
         return {self.time: results.column(TIME).to_numpy()}
@@ -69,21 +64,19 @@ class RowKernel(KeyedKernel):
 
     # -- state --------------------------------------------------------------------------------
 
-    def in_time(
-        self, state: BucketState, arrivals: Sequence[Arrival], moment: Moment, out: Outcome
-    ) -> pl.DataFrame | None:
+    def in_time(self, turn: Turn) -> pl.DataFrame | None:
         """What came, in that order, without what came too late and is not moved to now."""
-        parts = [arrival.states for arrival in arrivals]
-        places = _side_by_side(arrivals)
-        if moment.watermark is not None and self.judges:
-            too_late = [part[TIME].to_numpy() <= moment.watermark for part in parts]
-            moved = [
-                late & self.router.moves(part[TIME].to_numpy(), moment.watermark)
-                for late, part in zip(too_late, parts, strict=True)
-            ]
-            parts = self.part_late(state, arrivals, too_late, moment.watermark, out)
+        parts = [arrival.states for arrival in turn.arrivals]
+        places = _side_by_side(turn.arrivals)
+        if turn.watermark is not None and self.judges:
+            times = [part[TIME].to_numpy() for part in parts]
+            too_late = [time <= turn.watermark for time in times]
             stayed = [place[~late] for place, late in zip(places, too_late, strict=True)]
-            places = stayed + [place[near] for place, near in zip(places, moved, strict=True)]
+            moved = [
+                place[late & self.router.moves(time, turn.watermark)]
+                for place, late, time in zip(places, too_late, times, strict=True)
+            ]
+            parts, places = self.part_late(turn, too_late), stayed + moved
         if not any(map(len, parts)):
             return None
         together = pl.concat([part for part in parts if len(part)])
@@ -113,13 +106,13 @@ class RowKernel(KeyedKernel):
         found = [part for page in self.held(state, low, high) if len(part := page.filter(inside))]
         return pl.concat(found) if found else None
 
-    def forget(self, state: BucketState, oldest: int, out: Outcome) -> None:
+    def forget(self, turn: Turn, oldest: int) -> None:
         """Drop what lies wholly before a time, and say how much is left."""
-        state.drop_below(_TABLE, oldest)
-        pages = state.pages(_TABLE)
-        mixed = state.read([page for page in pages if page.low < oldest])
+        turn.state.drop_below(_TABLE, oldest)
+        pages = turn.state.pages(_TABLE)
+        mixed = turn.state.read([page for page in pages if page.low < oldest])
         left = sum(int((page[TIME] >= oldest).sum()) for page in mixed)
-        out.gauges["buffer_size"] = left + sum(page.rows for page in pages if page.low >= oldest)
+        turn.out.gauges["buffer_size"] = left + sum(page.rows for page in pages if page.low >= oldest)
 
     def next_after(self, state: BucketState, time: int) -> int | None:
         """The earliest time of a row after this one."""

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Outcome
-from tidegate.operators.keyed import ROWS, Arrival, Moment, Partials, Put
+from tidegate.operators.keyed import ROWS, Partials, Turn
 from tidegate.operators.late import instants
 from tidegate.operators.session_emit import NUMBER, Changed, carried, session_emit
 from tidegate.operators.session_store import END, START, SessionStore
-from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.state import KEY
 from tidegate.operators.sweep import Sweep, sweep
 from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.nodes import Emit
@@ -48,7 +47,7 @@ class SessionKernel(WindowKernel):
         """The physical operators, in the order rows pass them."""
         return [
             f"SessionPreAggregate[{', '.join(self.keys) or 'global'}]",
-            f"SessionMerge[late={self.late}]",
+            f"SessionMerge[late={self.router.policy}]",
             f"SessionEmit[{self.emission}]",
         ]
 
@@ -79,19 +78,12 @@ class SessionKernel(WindowKernel):
 
     # -- step ---------------------------------------------------------------------------------
 
-    def advance(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        moment: Moment,
-        out: Outcome,
-        put: Put,
-    ) -> int | None:
-        was, horizon = (self.lateness.horizon(time) for time in (moment.was, moment.watermark))
-        store = SessionStore(state)
-        self.emit.close(store, was, horizon, moment.now, put)
-        changed = self._take_in(store, arrivals, moment.watermark, horizon, out)
-        self.emit.take_in(store, changed, horizon, moment.now, put)
+    def advance(self, turn: Turn) -> int | None:
+        was, horizon = (self.lateness.horizon(time) for time in (turn.was, turn.watermark))
+        store = SessionStore(turn.state)
+        self.emit.close(store, was, horizon, turn.now, turn.put)
+        changed = self._take_in(store, turn, horizon)
+        self.emit.take_in(store, changed, horizon, turn.now, turn.put)
         store.forget(horizon)
         due = self.emit.next_due(store, horizon)
         return None if due is None else self.lateness.closes_at(due)
@@ -99,24 +91,17 @@ class SessionKernel(WindowKernel):
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         return results.column(START).to_numpy(), results.column(END).to_numpy()
 
-    def _take_in(
-        self,
-        store: SessionStore,
-        arrivals: Sequence[Arrival],
-        watermark: int | None,
-        horizon: int,
-        out: Outcome,
-    ) -> Changed | None:
+    def _take_in(self, store: SessionStore, turn: Turn, horizon: int) -> Changed | None:
         """Join what came with the live sessions it touches; what would be closed then is late."""
-        parts = [arrival.states for arrival in arrivals]
+        parts = [arrival.states for arrival in turn.arrivals]
         joined = self._join(store, parts, horizon)
-        if joined is None or watermark is None:
+        if joined is None or turn.watermark is None:
             return self._merge(joined)
         too_late = ~joined.has_live & (joined.swept.end <= horizon)
         if too_late.any():
             places = np.cumsum([joined.live_count, *map(len, parts)])
             gone = np.split(too_late[joined.swept.number], places)[1:-1]
-            parts = self.part_late(store.state, arrivals, gone, watermark, out)
+            parts = self.part_late(turn, gone)
             joined = self._join(store, parts, horizon)
         return self._merge(joined)
 

@@ -11,9 +11,10 @@ import polars as pl
 from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.timeline import Timeline
 
 SLICE, WINDOW = "__tidegate_slice", "__tidegate_window"
-_TABLE, _RANK = "slices", "__tidegate_rank"
+_TABLE = "slices"
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,12 @@ class Slices:
     rows: pl.DataFrame
     slicing: Slicing
     accumulators: Accumulators
-    scale: Scale
-    #: Key and slice as one number, in the order of the rows.
-    ranked: np.ndarray
+    timeline: Timeline
 
     @classmethod
     def of(cls, rows: pl.DataFrame, slicing: Slicing, accumulators: Accumulators) -> Slices:
-        scale = Scale.of(rows[SLICE].to_numpy())
-        ranked = scale.rank(rows[KEY].to_numpy(), scale.before(rows[SLICE].to_numpy()))
-        # One column sorts several times faster than two.
-        rows = rows.with_columns(pl.Series(_RANK, ranked)).sort(_RANK, maintain_order=True)
-        return cls(rows.drop(_RANK), slicing, accumulators, scale, rows[_RANK].to_numpy())
+        timeline = Timeline(rows[KEY].to_numpy(), rows[SLICE].to_numpy())
+        return cls(rows[timeline.order], slicing, accumulators, timeline)
 
     def windows_between(self, first: int, last: int) -> Windows:
         """Every window `first … last` that has data, once.
@@ -69,7 +65,7 @@ class Slices:
 
     def locate(self, key: np.ndarray, window: np.ndarray) -> Windows:
         """Those of the given windows that have data."""
-        high = self._place(key, self.scale.upto(self.slicing.last_slice(window))) - 1
+        high = self.timeline.last_until(key, self.slicing.last_slice(window))
         low = self._first_row(key, window)
         filled = low <= high
         return Windows(key[filled], window[filled], low[filled], high[filled])
@@ -94,11 +90,7 @@ class Slices:
         return self.accumulators.merge_ranges(states, windows.low, windows.high, blocks)
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
-        return self._place(key, self.scale.before(self.slicing.first_slice(window)))
-
-    def _place(self, key: np.ndarray, rank: np.ndarray) -> np.ndarray:
-        """The first row at or after a key's slice of this rank."""
-        return np.searchsorted(self.ranked, self.scale.rank(key, rank))
+        return self.timeline.first_from(key, self.slicing.first_slice(window))
 
     @cached_property
     def _key(self) -> np.ndarray:
@@ -107,37 +99,6 @@ class Slices:
     @cached_property
     def _number(self) -> np.ndarray:
         return self.rows[SLICE].to_numpy()
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Slice numbers as small ranks: by counting where they lie close, by lookup where they do not."""
-
-    low: int
-    steps: int
-    numbers: np.ndarray | None
-
-    @classmethod
-    def of(cls, numbers: np.ndarray) -> Scale:
-        low, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-        if span <= 4 * len(numbers) + 1000:
-            return cls(low, span + 1, None)
-        distinct = np.unique(numbers)
-        return cls(low, len(distinct) + 1, distinct)
-
-    def before(self, number: np.ndarray) -> np.ndarray:
-        """How many ranks lie before the number."""
-        if self.numbers is None:
-            return np.clip(number - self.low, 0, self.steps - 1)
-        return np.searchsorted(self.numbers, number)
-
-    def upto(self, number: np.ndarray) -> np.ndarray:
-        """How many ranks lie before the number or at it."""
-        return self.before(number + 1)
-
-    def rank(self, key: np.ndarray, rank: np.ndarray) -> np.ndarray:
-        """Key and rank as one number: of one key's slices after all of the key before."""
-        return key.astype(np.int64) * self.steps + rank
 
 
 @dataclass(frozen=True)

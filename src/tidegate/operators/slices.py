@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Outcome
-from tidegate.operators.keyed import ROWS, Arrival, Moment, Partials, Put
+from tidegate.operators.keyed import ROWS, Partials, Turn
 from tidegate.operators.late import NEVER, AllowedLatenessTracker, instants
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.state import KEY
 from tidegate.operators.window_emit import Progress, window_emit
 from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.nodes import Emit
@@ -48,7 +47,7 @@ class SliceKernel(WindowKernel):
         store = [f"SliceStore[{slices} slices a window]", "SliceMerge[by window]"]
         return [
             f"SlicePreAggregate[{by}]",
-            f"SliceMerge[by slice, late={self.late}]",
+            f"SliceMerge[by slice, late={self.router.policy}]",
             *(store if slices > 1 else []),
             f"WindowEmit[{self.emission}]",
         ]
@@ -69,19 +68,12 @@ class SliceKernel(WindowKernel):
         owner = np.where(inside, _owners(coded, states), -1) if owners else None
         return Partials(distinct, states, owner)
 
-    def advance(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        moment: Moment,
-        out: Outcome,
-        put: Put,
-    ) -> int | None:
-        store = SliceStore(state, self.slicing, self.accumulators)
-        progress = self._progress(moment)
-        self.emit.close(store, progress, put)
-        fresh = self._take_in(state, arrivals, moment.watermark, progress.closed, out)
-        self.emit.take_in(store, fresh, progress, put)
+    def advance(self, turn: Turn) -> int | None:
+        store = SliceStore(turn.state, self.slicing, self.accumulators)
+        progress = self._progress(turn)
+        self.emit.close(store, progress, turn.put)
+        fresh = self._take_in(turn, progress.closed)
+        self.emit.take_in(store, fresh, progress, turn.put)
         store.forget(progress.closed)
         return self._due(store, progress)
 
@@ -89,32 +81,25 @@ class SliceKernel(WindowKernel):
         number = results.column(WINDOW).to_numpy()
         return self.slicing.start(number), self.slicing.end(number)
 
-    def _progress(self, moment: Moment) -> Progress:
+    def _progress(self, turn: Turn) -> Progress:
         def last(watermark: int | None, lateness: AllowedLatenessTracker) -> int:
             return NEVER if watermark is None else self.slicing.last_ended(lateness.horizon(watermark))
 
         return Progress(
-            closed=last(moment.watermark, self.lateness),
-            ended=last(moment.watermark, _PROMPT),
-            was_closed=last(moment.was, self.lateness),
-            was_ended=last(moment.was, _PROMPT),
-            now=moment.now,
+            closed=last(turn.watermark, self.lateness),
+            ended=last(turn.watermark, _PROMPT),
+            was_closed=last(turn.was, self.lateness),
+            was_ended=last(turn.was, _PROMPT),
+            now=turn.now,
         )
 
-    def _take_in(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        watermark: int | None,
-        closed: int,
-        out: Outcome,
-    ) -> pl.DataFrame | None:
+    def _take_in(self, turn: Turn, closed: int) -> pl.DataFrame | None:
         """The batch's states, merged, without those that came too late."""
-        parts = [arrival.states for arrival in arrivals]
-        if watermark is not None and closed > NEVER:
+        parts = [arrival.states for arrival in turn.arrivals]
+        if closed > NEVER:
             last_late = self.slicing.first_slice(closed + 1) - 1
             too_late = [part[SLICE].to_numpy() <= last_late for part in parts]
-            parts = self.part_late(state, arrivals, too_late, watermark, out)
+            parts = self.part_late(turn, too_late)
         return self._merge_arrivals(parts)
 
     def _merge_arrivals(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame | None:

@@ -7,8 +7,6 @@ count that arrived before the row itself: see `arrived`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -16,8 +14,7 @@ import pyarrow as pa
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.arrived import arrived_ranges
-from tidegate.operators.kernel import Outcome
-from tidegate.operators.keyed import Arrival, Moment, Put
+from tidegate.operators.keyed import Turn
 from tidegate.operators.late import NEVER
 from tidegate.operators.rows import RowKernel
 from tidegate.operators.state import KEY, BucketState
@@ -39,8 +36,8 @@ class SlidingKernel(RowKernel):
 
     def stages(self) -> list[str]:
         return [
-            f"SlidingWindow[{', '.join(self.keys) or 'global'}, {self.window}, late={self.late}, "
-            "fused with the aggregates]"
+            f"SlidingWindow[{', '.join(self.keys) or 'global'}, {self.window}, "
+            f"late={self.router.policy}, fused with the aggregates]"
         ]
 
     def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
@@ -51,32 +48,25 @@ class SlidingKernel(RowKernel):
         if self.window.when is None:
             return states
         meets = pl.sql_expr(self.window.when).fill_null(False).alias(_TRIGGER)
-        judged = blobs.to_polars(rows.select(self.row_columns)).with_columns(meets)
+        judged = blobs.to_polars(rows.select(self.row_schema.names)).with_columns(meets)
         return states.with_columns(judged[_TRIGGER])
 
-    def advance(
-        self,
-        state: BucketState,
-        arrivals: Sequence[Arrival],
-        moment: Moment,
-        out: Outcome,
-        put: Put,
-    ) -> int | None:
-        was, now = (NEVER if time is None else time for time in (moment.was, moment.watermark))
-        ahead = self.window.reach
+    def advance(self, turn: Turn) -> int | None:
+        was, now = (NEVER if time is None else time for time in (turn.was, turn.watermark))
+        state, ahead = turn.state, self.window.reach
         # A row that the late policy moves to the watermark looks back from there.
         oldest = now - ahead - self.window.lookback
         if self.window.lookahead is not None:
-            put(self._complete(state, self.held_between(state, was - ahead + 1, now - ahead)))
-        fresh = self.in_time(state, arrivals, moment, out)
+            turn.put(self._complete(state, self.held_between(state, was - ahead + 1, now - ahead)))
+        fresh = self.in_time(turn)
         if fresh is not None and self.window.lookahead is None:
-            put(self._arrived(state, fresh))
+            turn.put(self._arrived(state, fresh))
             self.keep(state, fresh.select(self._content(fresh)), oldest)
         elif fresh is not None:
             self.keep(state, fresh, oldest)
             # What the late policy moved to the watermark may be due at once.
-            put(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
-        self.forget(state, oldest, out)
+            turn.put(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
+        self.forget(turn, oldest)
         return self._due(state, now)
 
     def _due(self, state: BucketState, now: int) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.operators.ranges import running
+from tidegate.operators.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def sweep(key: np.ndarray, start: np.ndarray, end: np.ndarray, max_length: int |
     In the order of their starts an interval begins a session if it lies beyond the furthest end so
     far. With a maximum length, those that start in different multiples of it are never joined.
     """
-    order = _by_key_and_start(key, start)
+    order = np.argsort(Timeline(key, start).word) if len(key) else np.empty(0, dtype=np.int64)
     key, start, end = key[order], start[order], end[order]
     apart = np.diff(key) != 0
     if max_length:
@@ -50,13 +51,3 @@ def sweep(key: np.ndarray, start: np.ndarray, end: np.ndarray, max_length: int |
     number[order] = np.cumsum(begins, dtype=np.int32) - 1
     ends = np.maximum.reduceat(end, first) if len(first) else end
     return Sweep(number, key[first], start[first], ends)
-
-
-def _by_key_and_start(key: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The order by key, then start: as one number where that fits, which sorts far faster."""
-    if not len(key):
-        return np.empty(0, dtype=np.int64)
-    low, high = int(start.min()), int(start.max())
-    if (int(key.max()) + 1) * (high - low + 1) < 1 << 63:
-        return np.argsort(key.astype(np.int64) * (high - low + 1) + (start - low))
-    return np.lexsort((start, key))

@@ -10,12 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.kernel import Outcome
+from tidegate.operators.kernel import Outcome, retractions_first
 from tidegate.operators.keyed import KeyedKernel
 from tidegate.operators.late import AllowedLatenessTracker
 from tidegate.operators.state import BucketState
 from tidegate.plan.nodes import Emit
-from tidegate.plan.policies import Retracting
 
 #: Due as soon as the watermark moves at all, or is known at all.
 ANY_TIME = -(1 << 62)
@@ -29,6 +28,7 @@ class WindowKernel(KeyedKernel):
         self.lateness = AllowedLatenessTracker(plan.windowed.lateness)
         self.accumulators = Accumulators(plan.input.aggregates)
         self.emission = plan.emission
+        self.retracts = plan.retracts
 
     @abstractmethod
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -38,10 +38,6 @@ class WindowKernel(KeyedKernel):
         return dict(zip(("window_start", "window_end"), self.bounds(results), strict=True))
 
     def put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
-        """Send results off; what is taken back comes before what is put out."""
-        filled = [rows for rows in results if len(rows)]
-        if len(filled) > 1 and isinstance(self.emission, Retracting):
-            together = pl.concat(filled)
-            taken_back = pl.col("op").str.starts_with("-")
-            filled = [together.filter(taken_back), together.filter(~taken_back)]
-        super().put_out(state, filled, out)
+        super().put_out(state, results, out)
+        if self.retracts:
+            out.tables = retractions_first(out.tables)

@@ -14,7 +14,7 @@ from tidegate.plan.policies import SideOutput
 
 
 def prune_columns(plan: Output) -> Output:
-    if isinstance(plan, Reorder) or plan.input.by_row or isinstance(plan.late, SideOutput):
+    if isinstance(plan, Reorder) or plan.by_row or isinstance(plan.late, SideOutput):
         return plan
     return with_feed(plan, _reading(plan.feed, _read_by(plan)))
 

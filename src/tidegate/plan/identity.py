@@ -47,7 +47,7 @@ def _parts(stage: Output) -> Identity:
         ),
         "emission": str(stage.emission),
     }
-    return parts | ({"rows": _typed(rows, rows.names)} if stage.input.by_row else {})
+    return parts | ({"rows": _typed(rows, rows.names)} if stage.by_row else {})
 
 
 def _typed(schema: pa.Schema, names: Iterable[str]) -> str:

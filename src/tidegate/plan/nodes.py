@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
-from tidegate.errors import (
-    ColumnNotFound,
-    EmissionRefused,
-    NotMergeable,
-    PlanError,
-    TypeMismatch,
-    did_you_mean,
-)
+from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.columns import field_of, is_key_type, readable, refuse_collisions
 from tidegate.plan.conditions import check_condition
 from tidegate.plan.event_time import EventTime
 from tidegate.plan.policies import (
@@ -158,7 +151,7 @@ class Derived:
     time: str
 
     def __post_init__(self) -> None:
-        if isinstance(self.input, Emit) and isinstance(self.input.emission, Retracting):
+        if isinstance(self.input, Emit) and self.input.retracts:
             raise PlanError(
                 f"results of {self.input.emission} take others back, and cannot go on as events; "
                 "use tg.emit.on_window_close()"
@@ -358,8 +351,16 @@ class Emit:
 
     @property
     def schema(self) -> pa.Schema:
-        retracts = isinstance(self.emission, Retracting)
-        return self.input.schema.append(OP) if retracts else self.input.schema
+        return self.input.schema.append(OP) if self.retracts else self.input.schema
+
+    @property
+    def retracts(self) -> bool:
+        """Do results take others back?"""
+        return isinstance(self.emission, Retracting)
+
+    @property
+    def by_row(self) -> bool:
+        return self.input.by_row
 
     @property
     def windowed(self) -> WindowBy:
@@ -408,6 +409,9 @@ class Reorder:
 
     input: KeyBy
     late: LatePolicy = Drop()
+
+    retracts: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_late(self.late, self.feed)
@@ -500,30 +504,6 @@ def with_feed(plan: Output, feed: Feed) -> Output:
     return with_input(plan, with_input(plan.input, with_input(plan.windowed, keyed)))
 
 
-def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
-    """The field, or an error that says what was looked for and what there is."""
-    if not isinstance(name, str):
-        raise PlanError(f"{what}: a column is given by its name, not {name!r}")
-    if name not in schema.names:
-        raise ColumnNotFound(f"{what}: no column {name!r}; {did_you_mean(name, schema.names)}")
-    return schema.field(name)
-
-
-def readable(schema: pa.Schema, name: str, what: str) -> pa.Field:
-    """The field, refused where its type has no Arrow counterpart (it then shows as null)."""
-    field = field_of(schema, name, what)
-    if pa.types.is_null(field.type):
-        raise TypeMismatch(f"{what}: column {name!r} has a type that Arrow cannot hold; drop or cast it")
-    return field
-
-
-def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> None:
-    """Two columns of one name would make the result ambiguous."""
-    twice = sorted(set(taken) & set(added))
-    if twice:
-        raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
-
-
 def _read_by(feed: Feed) -> tuple[Source, ...]:
     """The sources that a feed is rows of."""
     if isinstance(feed, Derived):
@@ -537,12 +517,3 @@ def _same_columns(one: pa.Schema, other: pa.Schema) -> bool:
 
 def _columns(schema: pa.Schema) -> str:
     return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
-
-
-def is_key_type(kind: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
-        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
-        pa.types.is_date, pa.types.is_timestamp,
-    )  # fmt: skip
-    return any(check(kind) for check in checks)

@@ -32,7 +32,11 @@ class WatermarkGenerator:
         if seen is None:
             return self.watermark
         self.highest = seen if self.highest is None else max(self.highest, seen)
-        reached = self._reached(self.highest)
+        return self.advance(self.highest)
+
+    def advance(self, time: int) -> int | None:
+        """Move on as far as a row at that time would, without one."""
+        reached = self._reached(time)
         if reached is not None and (self.watermark is None or reached > self.watermark):
             self.watermark = reached
             self.emitted += 1

@@ -1,13 +1,13 @@
-"""The note beside a checkpoint: the id of the query, and which plan its state belongs to."""
+"""Notes beside a checkpoint: the id of the query, which plan its state belongs to, its progress."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyarrow import fs
 
@@ -15,6 +15,8 @@ from tidegate.errors import CheckpointMismatch
 from tidegate.plan.identity import Identity
 
 NOTE = "tidegate.json"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,35 +39,31 @@ class ProgressNote:
 
     def clear(self) -> None:
         """Begin anew: while a query is down its sources are not silent."""
-        filesystem, path = fs.FileSystem.from_uri(self.path)
-        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+        if exists(self.path):
+            filesystem, path = fs.FileSystem.from_uri(self.path)
             filesystem.delete_file(path)
 
     def write(self, progress: Mapping[str, Any]) -> None:
-        filesystem, folder = fs.FileSystem.from_uri(self.checkpoint)
-        _write(filesystem, folder, posixpath.join(folder, posixpath.basename(self.path)), progress)
+        write_note(self.path, progress)
 
 
 def stored_identity(checkpoint: str) -> Identity | None:
     """The identity that an earlier start wrote down, if there was one."""
-    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-    note = _read(filesystem, posixpath.join(folder, NOTE))
-    return note.identity if note else None
+    stored = _stored(checkpoint)
+    return stored.identity if stored else None
 
 
 def claim(checkpoint: str, identity: Identity) -> str:
     """Write the note on the first start; on later ones check that nothing differs. The query's id."""
-    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-    path = posixpath.join(folder, NOTE)
-    stored = _read(filesystem, path)
+    stored = _stored(checkpoint)
     if stored is None:
-        if filesystem.get_file_info(posixpath.join(folder, "offsets")).type != fs.FileType.NotFound:
+        if exists(posixpath.join(checkpoint, "offsets")):
             raise CheckpointMismatch(
                 f"{checkpoint} is the checkpoint of a query that tidegate did not start: "
                 "choose a new checkpoint location"
             )
         stored = Note(str(uuid.uuid4()), identity)
-        _write(filesystem, folder, path, asdict(stored))
+        write_note(posixpath.join(checkpoint, NOTE), asdict(stored))
     elif stored.identity != identity:
         raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
     return stored.query
@@ -86,18 +84,31 @@ def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
     )
 
 
-def _read(filesystem: Any, path: str) -> Note | None:
-    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+def _stored(checkpoint: str) -> Note | None:
+    return read_note(posixpath.join(checkpoint, NOTE), lambda note: Note(**note))
+
+
+def exists(uri: str) -> bool:
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def read_note(uri: str, understand: Callable[[Any], T]) -> T | None:
+    """What a note says, or nothing where there is none."""
+    if not exists(uri):
         return None
+    filesystem, path = fs.FileSystem.from_uri(uri)
     with filesystem.open_input_stream(path) as stream:
         try:
-            return Note(**json.loads(stream.read()))
+            return understand(json.loads(stream.read()))
         except (ValueError, TypeError) as error:
             raise CheckpointMismatch(f"{path} is damaged and cannot be read: {error}") from None
 
 
-def _write(filesystem: Any, folder: str, path: str, note: Mapping[str, Any]) -> None:
-    filesystem.create_dir(folder, recursive=True)
+def write_note(uri: str, note: Any) -> None:
+    """Write a note down, whole or not at all."""
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    filesystem.create_dir(posixpath.dirname(path), recursive=True)
     with filesystem.open_output_stream(path + ".new") as stream:
         stream.write(json.dumps(note, indent=2).encode())
     filesystem.move(path + ".new", path)

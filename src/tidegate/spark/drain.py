@@ -8,9 +8,7 @@ changes (`op`) are taken back first, so that the table is again what the checkpo
 
 from __future__ import annotations
 
-import json
 import posixpath
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 
@@ -20,13 +18,13 @@ from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import MAIN, OP, Emit, Output, Reorder
-from tidegate.plan.policies import Retracting
+from tidegate.plan.nodes import MAIN, OP, Output, Reorder
+from tidegate.spark.checkpoint import read_note, write_note
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
 
-_FOLDER, _NOTE = "tidegate.drained", "note.json"
+_FOLDER = "tidegate.drained"
 _UNDO = {"+I": "-D", "+U": "-U", "-U": "+U", "-D": "+I"}
 
 
@@ -53,12 +51,8 @@ class Drained:
 
     @classmethod
     def of(cls, checkpoint: str) -> Drained:
-        filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-        path = posixpath.join(folder, _FOLDER, _NOTE)
-        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-            return cls(checkpoint)
-        with filesystem.open_input_stream(path) as stream:
-            return cls(checkpoint, [Extra(**entry) for entry in json.loads(stream.read())])
+        extras = read_note(_note(checkpoint), lambda note: [Extra(**entry) for entry in note])
+        return cls(checkpoint, extras or [])
 
     def number_of(self, batch_id: int) -> int:
         """The number by which sinks know a micro-batch."""
@@ -95,12 +89,7 @@ class Drained:
         return reduce(DataFrame.unionAll, map(spark.read.parquet, folders)) if folders else None
 
     def _save(self) -> None:
-        filesystem, folder = fs.FileSystem.from_uri(posixpath.join(self.checkpoint, _FOLDER))
-        filesystem.create_dir(folder, recursive=True)
-        path = posixpath.join(folder, _NOTE)
-        with filesystem.open_output_stream(path + ".new") as stream:
-            stream.write(json.dumps([asdict(extra) for extra in self.extras]).encode())
-        filesystem.move(path + ".new", path)
+        write_note(_note(self.checkpoint), [asdict(extra) for extra in self.extras])
 
 
 @dataclass
@@ -119,21 +108,18 @@ class Drain:
     def plan(self) -> Output:
         return self.lowered.plan
 
-    @property
-    def retracts(self) -> bool:
-        return isinstance(self.plan, Emit) and isinstance(self.plan.emission, Retracting)
-
     def committed(self) -> int:
         """The last micro-batch that was committed, or -1."""
         return last_batch(self.drained.checkpoint)
 
     def run(self) -> None:
         """Put out what the stopped query holds. A crash on the way is made good by the next start."""
-        after, earlier = self.committed(), self.drained.out(self.spark)
-        if after < 0 or (self.retracts and self.drained.not_undone()):
+        after = self.committed()
+        if after < 0 or (self.plan.retracts and self.drained.not_undone()):
             return
         rows = self._open_rows()
-        if earlier is not None and not self.retracts:
+        earlier = None if self.plan.retracts else self.drained.out(self.spark)
+        if earlier is not None:
             rows = rows.exceptAll(earlier)
         extra = Extra(after, f"{after}-{len(self.drained.extras)}")
         in_order = rows.orderBy(quoted(_time(self.plan)))
@@ -143,10 +129,10 @@ class Drain:
 
     def resume(self) -> None:
         """Make good what an earlier run left undone, and take back changes that were drained."""
-        if self.retracts:
+        if self.plan.retracts:
             self.drained.undo()
         self.drained.apply(self.spark, self.write)
-        out = None if self.retracts else self.drained.out(self.spark)
+        out = None if self.plan.retracts else self.drained.out(self.spark)
         last = None if out is None else _last_time(out, self.plan)
         if last is not None:
             self._out, self._horizon = out, last + _stays_open(self.plan)
@@ -170,6 +156,10 @@ class Drain:
         nothing = self.spark.createDataFrame([], PARCEL)
         packed = through(self.lowered, nothing, merge_batch, with_pages)
         return self.lowered.channel(MAIN, packed)
+
+
+def _note(checkpoint: str) -> str:
+    return posixpath.join(checkpoint, _FOLDER, "note.json")
 
 
 def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
@@ -199,15 +189,13 @@ def last_batch(checkpoint: str) -> int:
 
 def _undone(rows: DataFrame) -> DataFrame:
     """The opposite of each change, the last one first."""
-    opposite: Mapping[str, str] = _UNDO
-    pairs = [F.lit(text) for pair in opposite.items() for text in pair]
+    pairs = [F.lit(text) for pair in _UNDO.items() for text in pair]
     return rows.withColumn(OP.name, F.create_map(*pairs)[F.col(OP.name)]).orderBy(F.desc(OP.name))
 
 
 def _time(plan: Output) -> str:
     """The column by which rows are in order."""
-    by_row = isinstance(plan, Reorder) or plan.input.by_row
-    return plan.feed.time if by_row else "window_end"
+    return plan.feed.time if plan.by_row else "window_end"
 
 
 def _last_time(rows: DataFrame, plan: Output) -> int | None:

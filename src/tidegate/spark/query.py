@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -15,8 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Output, Reorder, sources_of
-from tidegate.plan.policies import Retracting
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Output, sources_of
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.lower import Lowered, lower
@@ -24,44 +23,72 @@ from tidegate.spark.session import prepare_session
 
 
 @dataclass
-class Writing:
-    """Which micro-batch was written last, and whether another one may be."""
+class BatchWriter:
+    """What a micro-batch put out, into the sink of each channel."""
 
-    last: int = -1
-    ended: bool = False
-    lock: Lock = field(default_factory=Lock)
+    lowered: Lowered
+    writes: Mapping[str, Write]
+    drain: Drain
+    metrics: Metrics
+    progress: ProgressNote | None
+    _last: int = -1
+    _ended: bool = False
+    _lock: Lock = field(default_factory=Lock)
 
-    def end(self, committed: Callable[[], int], is_active: Callable[[], bool]) -> None:
+    def __call__(self, packed: DataFrame, batch_id: int) -> None:
+        with self._lock:
+            if self._ended:
+                raise StartError("the query is being drained: this batch belongs to the next start")
+            self._last = batch_id
+            # Several channels are written from one computation: without this each would run it again.
+            packed.persist()
+            try:
+                self._write_channels(packed, batch_id)
+            finally:
+                packed.unpersist()
+            if self.progress is not None:
+                self.progress.write(self.metrics.sources.note())
+
+    def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
-        with self.lock:
-            self.ended = True
-        while committed() < self.last and is_active():
+        with self._lock:
+            self._ended = True
+        while self.drain.committed() < self._last and is_active():
             time.sleep(0.01)
-        if committed() < self.last:
+        if self.drain.committed() < self._last:
             raise StartError(
-                f"batch {self.last} was written and the query failed before it was committed: "
+                f"batch {self._last} was written and the query failed before it was committed: "
                 "start it again from its checkpoint, and drain it then"
             )
+
+    def _write_channels(self, packed: DataFrame, batch_id: int) -> None:
+        found = packed.select("bucket", "channel", "rows").collect()
+        now = time.time_ns() // 1000
+        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
+        for channel, write in self.writes.items():
+            if counts[channel]:
+                rows = self.lowered.channel(channel, packed)
+                if channel == MAIN:
+                    rows = self.drain.without_drained(rows, self.metrics.passed)
+                write(rows, self.drain.drained.number_of(batch_id))
 
 
 class Query:
     """A running query. `spark` is the Spark query underneath, for everything Spark offers."""
 
-    def __init__(self, spark: StreamingQuery, metrics: Metrics, writing: Writing, drain: Drain) -> None:
+    def __init__(self, spark: StreamingQuery, writer: BatchWriter) -> None:
         self.spark = spark
-        self._metrics = metrics
-        self._writing = writing
-        self._drain = drain
+        self._writer = writer
 
     @property
     def metrics(self) -> dict[str, int]:
         """Every counter since the start: rows in and out, late rows by fate, errors, unassigned."""
-        return self._metrics.totals()
+        return self._writer.metrics.totals()
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
         """The watermark each operator works by: that of the sources, less what is held back above it."""
-        return {name: _instant(at) for name, at in self._metrics.watermarks().items()}
+        return {name: _instant(at) for name, at in self._writer.metrics.watermarks().items()}
 
     @property
     def is_active(self) -> bool:
@@ -86,10 +113,10 @@ class Query:
         come again only where they have changed.
         """
         if drain:
-            self._writing.end(self._drain.committed, lambda: self.is_active)
+            self._writer.end(lambda: self.is_active)
         self.spark.stop()
         if drain:
-            self._drain.run()
+            self._writer.drain.run()
 
 
 def start(
@@ -117,32 +144,17 @@ def start(
     if progress is not None:
         progress.clear()
     writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
-    metrics, writing = Metrics(lowered.plan), Writing()
     drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), writes[MAIN])
     drain.resume()
-
-    def write(channel: str, rows: DataFrame, batch_id: int) -> None:
-        if channel == MAIN:
-            rows = drain.without_drained(rows, metrics.passed)
-        writes[channel](rows, drain.drained.number_of(batch_id))
-
-    def write_batch(packed: DataFrame, batch_id: int) -> None:
-        with writing.lock:
-            if writing.ended:
-                raise StartError("the query is being drained: this batch belongs to the next start")
-            writing.last = batch_id
-            _write_batch(lowered, packed, batch_id, writes, write, metrics)
-            if progress is not None:
-                progress.write(metrics.sources.note())
-
-    writer = (
-        lowered.packed.writeStream.foreachBatch(write_batch)
+    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress)
+    stream = (
+        lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
         .outputMode("append")
     )
-    writer = writer.trigger(**trigger) if trigger else writer
-    writer = writer.queryName(name) if name else writer
-    return Query(writer.start(), metrics, writing, drain)
+    stream = stream.trigger(**trigger) if trigger else stream
+    stream = stream.queryName(name) if name else stream
+    return Query(stream.start(), writer)
 
 
 def _may_be_idle(plan: Output) -> bool:
@@ -156,35 +168,14 @@ def _instant(micros: int | None) -> datetime | None:
 def _target(plan: Output, channel: str, query: str) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema = plan.channels[channel]
-    if channel != MAIN or isinstance(plan, Reorder) or plan.input.by_row:
+    if channel != MAIN or plan.by_row:
         return Target(query, channel, schema)
     identity = (*plan.keyed.keys, *(field.name for field in WINDOW_COLUMNS))
-    return Target(query, channel, schema, identity, isinstance(plan.emission, Retracting))
+    return Target(query, channel, schema, identity, plan.retracts)
 
 
 def _prepared(sink: Sink, target: Target) -> Write:
     return sink.prepare(target) if isinstance(sink, Preparable) else sink
-
-
-def _write_batch(
-    lowered: Lowered,
-    packed: DataFrame,
-    batch_id: int,
-    channels: Iterable[str],
-    write: Callable[[str, DataFrame, int], None],
-    metrics: Metrics,
-) -> None:
-    # Several channels are written from one computation: without this each would run it again.
-    packed.persist()
-    try:
-        found = packed.select("bucket", "channel", "rows").collect()
-        now = time.time_ns() // 1000
-        counts = metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
-        for channel in channels:
-            if counts[channel]:
-                write(channel, lowered.channel(channel, packed), batch_id)
-    finally:
-        packed.unpersist()
 
 
 def _check_channels(plan: Output, sinks: Mapping[str, Sink]) -> None:

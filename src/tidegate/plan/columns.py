@@ -1,0 +1,42 @@
+"""Columns of a schema: found by name, checked for what they are used for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
+
+
+def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
+    """The field, or an error that says what was looked for and what there is."""
+    if not isinstance(name, str):
+        raise PlanError(f"{what}: a column is given by its name, not {name!r}")
+    if name not in schema.names:
+        raise ColumnNotFound(f"{what}: no column {name!r}; {did_you_mean(name, schema.names)}")
+    return schema.field(name)
+
+
+def readable(schema: pa.Schema, name: str, what: str) -> pa.Field:
+    """The field, refused where its type has no Arrow counterpart (it then shows as null)."""
+    field = field_of(schema, name, what)
+    if pa.types.is_null(field.type):
+        raise TypeMismatch(f"{what}: column {name!r} has a type that Arrow cannot hold; drop or cast it")
+    return field
+
+
+def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> None:
+    """Two columns of one name would make the result ambiguous."""
+    twice = sorted(set(taken) & set(added))
+    if twice:
+        raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
+
+
+def is_key_type(kind: pa.DataType) -> bool:
+    checks = (
+        pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
+        pa.types.is_date, pa.types.is_timestamp,
+    )  # fmt: skip
+    return any(check(kind) for check in checks)
