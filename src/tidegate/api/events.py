@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from tidegate.connectors import Sink
 from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.columns import refuse_collisions
-from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At, EventTime
+from tidegate.plan.declare import Time, declare_source
+from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.nodes import (
-    MAX_FUTURE,
-    TIMESTAMP,
     Aggregation,
     Derived,
     Emit,
@@ -39,7 +35,7 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.time import Duration, Micros, ProcessingTime, micros
+from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windows import Window
 from tidegate.spark import lower, query
 from tidegate.spark.schema import arrow_schema
@@ -49,9 +45,6 @@ if TYPE_CHECKING:
 
 
 DROP = Drop()
-
-#: A column, where each message has one, or the time rows come at.
-Time = str | Mapping[str, str | At] | ProcessingTime
 
 
 def events(
@@ -78,20 +71,13 @@ def events(
     """
     if not hasattr(df, "isStreaming"):
         raise PlanError(f"events() takes a Spark DataFrame, got {type(df).__name__}")
-    schema, declared = arrow_schema(df), _declared(time, time_type)
-    if isinstance(declared, EventTime):
-        declared.validate(schema, EVENT_TIME_TYPES)
-    own = isinstance(declared, EventTime) and declared.native
-    if not own:
-        refuse_collisions(schema.names, [EVENT_TIME], "events() adds")
-        schema = schema.append(pa.field(EVENT_TIME, TIMESTAMP))
-    source = Source(
-        schema,
-        str(time) if own else EVENT_TIME,
-        micros(tolerance, "tolerance", zero=True),
-        declared=None if own else declared,
-        max_future=_optional(max_future, "max_future") or MAX_FUTURE,
-        idle_after=_optional(idle_after, "idle_after"),
+    source = declare_source(
+        arrow_schema(df),
+        time,
+        time_type,
+        tolerance=tolerance,
+        max_future=max_future,
+        idle_after=idle_after,
     )
     return Events((df,), source)
 
@@ -107,24 +93,6 @@ def processing_time(tick: Duration = "1 second") -> ProcessingTime:
 def at(column: str, type: str = "timestamp") -> At:
     """Where a message has its event time, and how it is read."""
     return At(column, type)
-
-
-def _declared(time: Time, time_type: str | None) -> EventTime | ProcessingTime:
-    if isinstance(time, str):
-        return EventTime(((None, At(time, time_type or "timestamp")),))
-    if time_type is not None:
-        raise PlanError("time_type= goes with the name of a column; messages take tg.at(column, type)")
-    if isinstance(time, ProcessingTime):
-        return time
-    if not isinstance(time, Mapping):
-        raise PlanError(
-            f"time= takes a column, a mapping of messages, or tg.processing_time(), got {time!r}"
-        )
-    return EventTime(tuple((m, t if isinstance(t, At) else At(t)) for m, t in time.items()))
-
-
-def _optional(duration: Duration | None, what: str) -> Micros | None:
-    return None if duration is None else micros(duration, what)
 
 
 @dataclass(frozen=True)
