@@ -6,7 +6,8 @@ TidegateError
 │   ├── ColumnNotFound         a column the events do not have
 │   ├── TypeMismatch           a column whose type the operation cannot work on
 │   ├── NotMergeable           an aggregate that cannot be built from partial results
-│   └── EmissionRefused        a strategy that cannot say what the windows do
+│   ├── EmissionRefused        a strategy that cannot say what the windows do
+│   └── SqlError               a text that is no program, with the place where it goes wrong
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
@@ -46,6 +47,15 @@ class NotMergeable(PlanError):
 
 class EmissionRefused(PlanError):
     """An emission strategy cannot express what happens to the windows below it."""
+
+
+class SqlError(PlanError):
+    """SQL text that is not a program: `line` and `column` (from 1) say where it goes wrong."""
+
+    def __init__(self, problem: str, text: str, line: int, column: int) -> None:
+        source = text.splitlines()[line - 1] if text else ""
+        super().__init__(f"line {line}, column {column}: {problem}\n  {source}\n  {' ' * (column - 1)}^")
+        self.problem, self.line, self.column = problem, line, column
 
 
 class StartError(TidegateError):

@@ -1,0 +1,83 @@
+"""What SQL text compiles to: streams, sinks, and for each query a plan with what Spark does around it.
+
+Texts of expressions and conditions are Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidegate.plan.nodes import Output
+from tidegate.plan.time import Micros, ProcessingTime
+
+#: A result column's name and the Spark SQL expression it is.
+Column = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A declared source: where rows come from, and where they have their event time.
+
+    `time` is a column, the time rows come at, or None: rows without a time, which windows refuse.
+    """
+
+    name: str
+    schema: pa.Schema
+    connector: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    time: str | ProcessingTime | None = None
+    time_type: str | None = None
+    tolerance: Micros = Micros(0)
+    idle_after: Micros | None = None
+    max_future: Micros | None = None
+
+
+@dataclass(frozen=True)
+class SinkTable:
+    """A declared place for the rows of a channel."""
+
+    name: str
+    connector: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Input:
+    """What happens to a stream's DataFrame before it becomes events: first `where`, then `columns`.
+
+    `columns` is everything that is left, in order; None is every column as it is.
+    """
+
+    stream: Stream
+    where: str | None = None
+    columns: tuple[Column, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A query: `inputs` → `plan` → `having` → `columns` → the sinks.
+
+    `inputs` are in the order of `sources_of(plan)`. Without a plan there are no windows: the rows of
+    the one input are the result. `having` and `columns` are about the plan's main channel. A query
+    whose result is only shown has no sinks.
+    """
+
+    plan: Output | None
+    inputs: tuple[Input, ...]
+    columns: tuple[Column, ...] | None = None
+    having: str | None = None
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A text of several statements. Views are gone: they are part of the queries that read them."""
+
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    inserts: tuple[Insert, ...] = ()
+    #: The queries whose result is only shown.
+    selects: tuple[Insert, ...] = ()
