@@ -1,28 +1,64 @@
-"""tidegate: the event-time toolkit that Spark Structured Streaming lacks."""
+"""tidegate: the event-time toolkit that Spark Structured Streaming lacks.
 
-from tidegate import errors
-from tidegate.api import emit, late, sinks
-from tidegate.api.aggregates import (
-    approx_count_distinct,
-    collect,
-    count,
-    count_distinct,
-    first,
-    last,
-    max,
-    mean,
-    median,
-    min,
-    quantile,
-    stddev,
-    sum,
-    var,
-)
-from tidegate.api.events import at, events, processing_time
-from tidegate.api.windows import hopping, session, sliding, tumbling
-from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
-from tidegate.spark.session import local_spark
+Names are imported when they are first used: a command that only reads a file does not wait for Spark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegate import errors
+    from tidegate.api import emit, late, sinks
+    from tidegate.api.aggregates import (
+        approx_count_distinct,
+        collect,
+        count,
+        count_distinct,
+        first,
+        last,
+        max,
+        mean,
+        median,
+        min,
+        quantile,
+        stddev,
+        sum,
+        var,
+    )
+    from tidegate.api.events import at, events, processing_time
+    from tidegate.api.windows import hopping, session, sliding, tumbling
+    from tidegate.plan.aggregate import Aggregate
+    from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
+    from tidegate.spark.session import local_spark
+else:
+    _MODULES = {
+        "tidegate.api.aggregates": (
+            "approx_count_distinct", "collect", "count", "count_distinct", "first", "last", "max",
+            "mean", "median", "min", "quantile", "stddev", "sum", "var",
+        ),
+        "tidegate.api.events": ("at", "events", "processing_time"),
+        "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
+        "tidegate.plan.aggregate": ("Aggregate",),
+        "tidegate.spark.session": ("local_spark",),
+    }  # fmt: skip
+    _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names}
+    _HOME["event_time_types"] = ("tidegate.plan.event_time", "EVENT_TIME_TYPES")
+    #: Names that are modules themselves.
+    _HOME["errors"] = ("tidegate.errors", None)
+    _HOME |= {name: (f"tidegate.api.{name}", None) for name in ("emit", "late", "sinks")}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home, attribute = _HOME[name]
+        module = import_module(home)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Aggregate",

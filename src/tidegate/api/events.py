@@ -1,4 +1,7 @@
-"""The public way to a plan: events → key_by → window → agg → emit. Each step adds one plan node."""
+"""The public way to a plan: events → key_by → window → agg → emit. Each step adds one plan node.
+
+Spark is imported where a DataFrame comes in or goes out: plans alone do not need it.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,9 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windows import Window
-from tidegate.spark import lower, query
-from tidegate.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
+    from tidegate.spark.query import Query
     from tidegate.spark.schema import DataFrame
 
 
@@ -71,6 +73,8 @@ def events(
     """
     if not hasattr(df, "isStreaming"):
         raise PlanError(f"events() takes a Spark DataFrame, got {type(df).__name__}")
+    from tidegate.spark.schema import arrow_schema
+
     source = declare_source(
         arrow_schema(df),
         time,
@@ -245,6 +249,8 @@ class Runnable:
         +----+-----+
         <BLANKLINE>
         """
+        from tidegate.spark import lower
+
         return lower.to_df(self.node, self.frames, buckets)
 
     def start(
@@ -255,11 +261,13 @@ class Runnable:
         name: str | None = None,
         buckets: int | None = None,
         **sinks: Sink,
-    ) -> query.Query:
+    ) -> Query:
         """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
 
         `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`.
         """
+        from tidegate.spark import query
+
         return query.start(
             self.node,
             self.frames,
