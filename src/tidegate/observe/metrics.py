@@ -52,17 +52,21 @@ class Metrics:
     def totals(self) -> dict[str, int]:
         """Every counter by name, and the rows that left: `rows_out`, and `rows_out.<channel>`.
 
-        Beside them what event time says: rows held back, the highest time seen (microseconds since
-        1970), and how often the watermark has moved.
+        Beside them what event time says: rows held back, entries in state, the highest time seen
+        (microseconds since 1970), and how often the watermark has moved.
         """
         with self._lock:
             total = sum(self._batches.values(), Counter(self._past))
-            held = sum(rows for (_, name), rows in self._held.items() if name.startswith("buffer_size"))
+            held = {name: self._held_by_all(name) for name in ("buffer_size", "state_rows")}
             named = dict.fromkeys((*COUNTERS, "rows_out"), 0)
             for channel, rows in total.items():
                 named[_name(channel)] = rows
             named["late_dropped_count"] = named["late_dropped"]
-            return named | {"buffer_size": held} | self.sources.metrics()
+            return named | held | self.sources.metrics()
+
+    def _held_by_all(self, gauge: str) -> int:
+        """What all buckets of all operators hold of something."""
+        return sum(rows for (_, name), rows in self._held.items() if name.partition(".")[0] == gauge)
 
     @property
     def passed(self) -> int | None:

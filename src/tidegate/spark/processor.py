@@ -75,6 +75,8 @@ class KernelProcessor(StatefulProcessor):
         outcome = self._kernel.step(state, inputs, _clock(times))
         self._set_timer(state, outcome.due, fired)
         state.commit()
+        # By operator: those of a chain have buckets of the same numbers.
+        outcome.gauges[f"state_rows.{self._operator}"] = sum(page.rows for page in state.directory.pages)
         for parcel in outcome.parcels(bucket):
             yield parcel_row(parcel)
 
