@@ -7,7 +7,8 @@ TidegateError
 │   ├── TypeMismatch           a column whose type the operation cannot work on
 │   ├── NotMergeable           an aggregate that cannot be built from partial results
 │   ├── EmissionRefused        a strategy that cannot say what the windows do
-│   └── SqlError               a text that is no program, with the place where it goes wrong
+│   ├── SqlError               a text that is no program, with the place where it goes wrong
+│   └── PipelineError          a pipeline file that says something it cannot, with the line
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
@@ -56,6 +57,10 @@ class SqlError(PlanError):
         source = text.splitlines()[line - 1] if text else ""
         super().__init__(f"line {line}, column {column}: {problem}\n  {source}\n  {' ' * (column - 1)}^")
         self.problem, self.line, self.column = problem, line, column
+
+
+class PipelineError(PlanError):
+    """A pipeline file cannot be read, or says something that it cannot."""
 
 
 class StartError(TidegateError):

@@ -20,6 +20,7 @@ LAYERS = (
     {"sql"},
     {"api"},
     {"__init__"},
+    {"pipeline"},
     {"cli", "demo", "__main__"},
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

@@ -1,0 +1,237 @@
+"""A pipeline file's model → the program it stands for. The API's own steps build the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.api import aggregates, emit, late, windows
+from tidegate.api.events import Events, Runnable, processing_time
+from tidegate.errors import PipelineError, PlanError, did_you_mean
+from tidegate.pipeline import model
+from tidegate.pipeline.document import Document, Path
+from tidegate.pipeline.types import arrow_type
+from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.declare import declare_source
+from tidegate.plan.nodes import Output, Source
+from tidegate.plan.policies import Emission, LatePolicy
+from tidegate.plan.time import Micros, micros
+from tidegate.plan.windows import Window
+from tidegate.sql.connectors import SOURCES, check_options
+from tidegate.sql.program import Input, Insert, Program, SinkTable, Stream
+
+#: What connectors give whose columns are their own.
+_OWN_COLUMNS = {
+    "rate": {"timestamp": "timestamp", "value": "bigint"},
+    "kafka": {
+        "key": "binary",
+        "value": "binary",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+    },
+}
+
+
+def program_of(pipeline: model.Pipeline, document: Document) -> Program:
+    """The same program that SQL text would compile to."""
+    builder = _Builder(pipeline, document)
+    streams, sinks = builder.streams(), builder.sinks()
+    assert pipeline.query is not None
+    return Program(streams, sinks, (builder.insert(pipeline.query, streams, sinks),))
+
+
+class _Builder:
+    """Builds a program; whatever a plan refuses is refused with its place in the file."""
+
+    def __init__(self, pipeline: model.Pipeline, document: Document) -> None:
+        self._pipeline = pipeline
+        self._document = document
+
+    @contextmanager
+    def _at(self, *path: str | int) -> Iterator[None]:
+        try:
+            yield
+        except PipelineError:
+            raise
+        except PlanError as error:
+            raise self._document.error(path, str(error)) from error
+
+    # -- streams and sinks ------------------------------------------------------------------------
+
+    def streams(self) -> dict[str, Stream]:
+        return {name: self._stream(name, given) for name, given in self._pipeline.streams.items()}
+
+    def _stream(self, name: str, given: model.Stream) -> Stream:
+        path = ("streams", name)
+        own = {"path": given.path, "format": given.format}
+        options = {
+            name: _text(value) for name, value in (own | given.options).items() if value is not None
+        }
+        with self._at(*path):
+            check_options(SOURCES, given.connector, options)
+            return Stream(name, self._schema(path, given), given.connector, options, **self._time(given))
+
+    def _schema(self, path: Path, given: model.Stream) -> pa.Schema:
+        columns = given.columns or _OWN_COLUMNS.get(given.connector)
+        if columns is None:
+            raise PlanError(f"connector {given.connector!r} needs 'columns', such as {{ts: timestamp}}")
+        fields = []
+        for column, kind in columns.items():
+            with self._at(*path, "columns", column):
+                fields.append(pa.field(column, arrow_type(kind)))
+        return pa.schema(fields)
+
+    def _time(self, given: model.Stream) -> dict[str, Any]:
+        options, declared = self._pipeline.options, given.eventtime
+        if not options.enabled:
+            return {"time": processing_time()}
+        if declared is None:
+            raise PlanError(
+                "the stream does not say where its event time is: add 'eventtime: {column: …}', or "
+                "'eventtime.enabled: false' to the pipeline's options for the time rows come at"
+            )
+        return {
+            "time": declared.column,
+            "time_type": declared.type,
+            "tolerance": micros(declared.tolerance or options.tolerance, "tolerance", zero=True),
+            "max_future": _optional(declared.max_future, "max_future"),
+            "idle_after": _optional(declared.idle_after, "idle_after"),
+        }
+
+    def sinks(self) -> dict[str, SinkTable]:
+        return {name: _sink(name, given) for name, given in self._pipeline.sinks.items()}
+
+    # -- the query --------------------------------------------------------------------------------
+
+    def insert(
+        self, query: model.Query, streams: dict[str, Stream], sinks: dict[str, SinkTable]
+    ) -> Insert:
+        names = [query.source] if isinstance(query.source, str) else query.source
+        with self._at("query", "from"):
+            read = [_stream_named(name, streams) for name in names]
+        inputs = tuple(Input(stream, query.where) for stream in read)
+        return Insert(self._plan(query, read), inputs, sinks=sinks)
+
+    def _plan(self, query: model.Query, read: list[Stream]) -> Output:
+        events = [self._events(stream) for stream in read]
+        with self._at("query", "from"):
+            rows = events[0].union(*events[1:]) if len(events) > 1 else events[0]
+        result: Runnable | None = None
+        for number, operator in enumerate(query.operators):
+            with self._at("query", "operators", number):
+                rows = rows if result is None else _go_on(result, operator)
+                result = _operator(rows, operator)
+        assert result is not None, "the model asks for an operator"
+        return result.node
+
+    def _events(self, stream: Stream) -> Events:
+        with self._at("streams", stream.name, "eventtime"):
+            return Events((), source_of(stream))
+
+
+def source_of(stream: Stream) -> Source:
+    """The plan's source that a declared stream is."""
+    assert stream.time is not None, "every stream of a pipeline file has a time"
+    return declare_source(
+        stream.schema,
+        stream.time,
+        stream.time_type,
+        tolerance=timedelta(microseconds=stream.tolerance),
+        max_future=_timedelta(stream.max_future),
+        idle_after=_timedelta(stream.idle_after),
+    )
+
+
+def _stream_named(name: str, streams: Mapping[str, Stream]) -> Stream:
+    if name not in streams:
+        raise PlanError(f"no stream {name!r}; {did_you_mean(name, streams)}")
+    return streams[name]
+
+
+def _sink(name: str, given: Any) -> SinkTable:
+    options = given.model_dump(exclude={"connector"})
+    return SinkTable(name, given.connector, {option: _text(value) for option, value in options.items()})
+
+
+# -- operators: each is a call of the API ----------------------------------------------------------
+
+
+def _go_on(result: Runnable, operator: model.Operator) -> Events:
+    if operator.time is None:
+        raise PlanError(
+            "say by which time the results of the operator before go on: "
+            f"'time: …' with {' or '.join(map(repr, result.node.times))}"
+        )
+    return result.events(time=operator.time)
+
+
+def _operator(rows: Events, operator: model.Operator) -> Runnable:
+    keyed = rows.key_by(*operator.key_by)
+    if isinstance(operator, model.ReorderOperator):
+        return keyed.reorder(late=_late(operator.late))
+    windowed = keyed.window(
+        _window(operator.window),
+        allowed_lateness=operator.allowed_lateness,
+        late=_late(operator.late),
+    )
+    results = windowed.agg(**{name: _aggregate(one) for name, one in operator.aggregates.items()})
+    return results.emit(_emission(operator.emit))
+
+
+def _window(given: model.Window) -> Window:
+    match given:
+        case model.Tumbling():
+            return windows.tumbling(given.tumbling, given.offset)
+        case model.Hopping():
+            return windows.hopping(given.hopping, given.slide, given.offset)
+        case model.Session():
+            return windows.session(given.session, max_length=given.max_length)
+        case model.SessionByColumn():
+            return windows.session(gap_column=given.session_by, max_length=given.max_length)
+        case model.Sliding():
+            return windows.sliding(given.sliding, given.lookahead, when=given.when)
+
+
+def _late(given: model.Late) -> LatePolicy:
+    match given:
+        case model.Reassign():
+            return late.reassign(given.reassign)
+        case model.SideOutput():
+            return late.side_output(given.side_output)
+        case "drop":
+            return late.drop()
+
+
+def _emission(given: model.Emission) -> Emission:
+    if isinstance(given, model.Periodic):
+        return emit.periodic(given.periodic)
+    strategy: Emission = getattr(emit, given)()
+    return strategy
+
+
+def _aggregate(given: model.Aggregate) -> Aggregate:
+    if isinstance(given, str):
+        return aggregates.count()
+    function = getattr(aggregates, given.name)
+    made: Aggregate = function(getattr(given, given.name), **given.parameters)
+    return made
+
+
+def _optional(duration: str | None, what: str) -> Micros | None:
+    return None if duration is None else micros(duration, what)
+
+
+def _timedelta(value: Micros | None) -> timedelta | None:
+    return None if value is None else timedelta(microseconds=value)
+
+
+def _text(value: object) -> str:
+    """An option as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

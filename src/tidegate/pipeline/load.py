@@ -1,0 +1,116 @@
+"""A pipeline file → jobs, each a query with its checkpoint. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import PipelineError, did_you_mean
+from tidegate.pipeline import model
+from tidegate.pipeline.build import program_of
+from tidegate.pipeline.document import fill_in
+from tidegate.pipeline.file import parse
+from tidegate.plan.nodes import MAIN
+from tidegate.plan.time import micros
+from tidegate.sql.program import Insert
+
+_YAML, _SQL = (".yaml", ".yml"), (".sql",)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query, and what it needs to run."""
+
+    name: str
+    insert: Insert
+    checkpoint: str
+    trigger: Mapping[str, Any] | None = None
+
+
+def load(file: Path, environment: Mapping[str, str] = os.environ) -> list[Job]:
+    """The queries of a file. Relative paths in it start where the file is."""
+    text = _text(file)
+    if file.suffix in _SQL:
+        return _sql_jobs(file, text, environment)
+    pipeline, document = parse(text, file.name, environment)
+    [insert] = program_of(pipeline, document).inserts
+    return [
+        Job(
+            pipeline.name or file.stem,
+            _with_options(insert, lambda name, value: _located(name, value, file.parent)),
+            located(pipeline.checkpoint, file.parent),
+            _trigger(pipeline.trigger),
+        )
+    ]
+
+
+def _text(file: Path) -> str:
+    if file.suffix not in (*_YAML, *_SQL):
+        raise PipelineError(f"{file}: a pipeline is a file that ends in {', '.join((*_YAML, *_SQL))}")
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        beside = [other.name for other in file.parent.glob("*") if other.suffix in (*_YAML, *_SQL)]
+        raise PipelineError(
+            f"no file {str(file)!r}; {did_you_mean(file.name, sorted(beside))}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"cannot read {str(file)!r}: {error}") from None
+
+
+def _sql_jobs(file: Path, text: str, environment: Mapping[str, str]) -> list[Job]:
+    from tidegate.sql import compile  # the parser takes its time, and files of YAML do without
+
+    def option(name: str, value: str) -> str:
+        return _located(name, fill_in(value, environment), file.parent)
+
+    inserts = compile(text).inserts
+    if not inserts:
+        raise PipelineError(f"{file.name}: nothing to run, there is no INSERT INTO … SELECT …")
+    names = _distinct([insert.sinks[MAIN].name for insert in inserts])
+    folder = file.with_suffix(".checkpoint")
+    return [
+        Job(f"{file.stem}.{name}", _with_options(insert, option), str(folder / name))
+        for name, insert in zip(names, inserts, strict=True)
+    ]
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names that come again get a number."""
+    again = [names[:place].count(name) for place, name in enumerate(names)]
+    return [f"{name}-{n + 1}" if n else name for name, n in zip(names, again, strict=True)]
+
+
+def _trigger(given: model.Trigger | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    if isinstance(given, model.Every):
+        return {"processingTime": f"{micros(given.every, 'trigger') // 1000} milliseconds"}
+    return {"availableNow": True}
+
+
+def located(path: str, base: Path) -> str:
+    """A path as seen from a folder; one with a scheme stays as it is."""
+    return path if "://" in path else str(base / path)
+
+
+def _located(option: str, value: str, base: Path) -> str:
+    return located(value, base) if option == "path" else value
+
+
+def _with_options(insert: Insert, change: Callable[[str, str], str]) -> Insert:
+    """The query with every option of its streams and sinks changed."""
+
+    def changed(given: Mapping[str, str]) -> dict[str, str]:
+        return {name: change(name, value) for name, value in given.items()}
+
+    streams = [one.stream for one in insert.inputs]
+    read = [replace(stream, options=changed(stream.options)) for stream in streams]
+    return replace(
+        insert,
+        inputs=tuple(replace(one, stream=s) for one, s in zip(insert.inputs, read, strict=True)),
+        sinks={c: replace(table, options=changed(table.options)) for c, table in insert.sinks.items()},
+    )

@@ -1,0 +1,75 @@
+"""Queries without windows: rows pass from their source to one sink, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from tidegate.connectors import Preparable, Sink, Target, location
+from tidegate.plan.nodes import MAIN
+from tidegate.spark.checkpoint import claim
+from tidegate.spark.schema import arrow_schema
+
+#: What is written down beside the checkpoint: there is no state that could belong to another program.
+_IDENTITY = {"operator": "none"}
+
+
+class PassingQuery:
+    """A running query that keeps nothing. `spark` is the Spark query underneath."""
+
+    def __init__(self, spark: StreamingQuery, counts: dict[int, int]) -> None:
+        self.spark = spark
+        self._counts = counts
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """Rows since the start; every row that comes in goes out."""
+        rows = sum(self._counts.values())
+        return {"rows_in": rows, "rows_out": rows}
+
+    @property
+    def watermarks(self) -> dict[str, datetime | None]:
+        return {}
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.spark.isActive)
+
+    def await_termination(self) -> None:
+        self.spark.awaitTermination()
+
+    def stop(self) -> None:
+        self.spark.stop()
+
+
+def start_passing(
+    rows: DataFrame,
+    checkpoint: str,
+    sink: Sink,
+    *,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> PassingQuery:
+    """Start a query that writes the rows as they are."""
+    checkpoint = location(checkpoint)
+    target = Target(claim(checkpoint, _IDENTITY), MAIN, arrow_schema(rows))
+    write = sink.prepare(target) if isinstance(sink, Preparable) else sink
+    counts: dict[int, int] = {}
+
+    def write_batch(batch: DataFrame, batch_id: int) -> None:
+        batch.persist()
+        try:
+            counts[batch_id] = batch.count()
+            if counts[batch_id]:
+                write(batch, batch_id)
+        finally:
+            batch.unpersist()
+
+    stream = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
+    stream = stream.trigger(**trigger) if trigger else stream
+    stream = stream.queryName(name) if name else stream
+    return PassingQuery(stream.start(), counts)

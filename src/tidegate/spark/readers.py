@@ -1,0 +1,34 @@
+"""Declared streams as DataFrames, by connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.spark.schema import spark_schema
+
+
+def read(
+    spark: SparkSession,
+    connector: str,
+    schema: pa.Schema,
+    options: Mapping[str, str],
+    *,
+    streaming: bool = True,
+) -> DataFrame:
+    """The rows of a connector, as a stream or as what is there now."""
+    others = {name: value for name, value in options.items() if name not in ("path", "format")}
+    reader = (spark.readStream if streaming else spark.read).options(**others)
+    if connector == "files":
+        return reader.schema(spark_schema(schema)).format(options["format"]).load(options["path"])
+    rows = reader.format(connector).load()
+    return _parsed(rows, schema) if "format" in options else rows
+
+
+def _parsed(messages: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The JSON values of messages as columns; one that is no JSON has nulls in all of them."""
+    value = F.from_json(F.col("value").cast("string"), spark_schema(schema))
+    return messages.select(value.alias("row")).select("row.*")
