@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +28,7 @@ from rich.table import Column, Table
 import tidegate as tg
 from tidegate.api.events import Result
 from tidegate.spark.query import Query
+from tidegate.spark.session import stderr_into
 
 FOLDER = "demo-output"
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -104,24 +103,6 @@ def main(folder: str = FOLDER) -> int:
         spark.stop()
     console.print(f"Done in {monotonic() - started:.0f} s.")
     return 0 if balanced else 1
-
-
-@contextmanager
-def stderr_into(log: Path) -> Iterator[None]:
-    """Let processes that are started meanwhile write their standard error into a file.
-
-    Spark's launcher, the JVM and the Python workers inherit it, so their start-up lines do not run
-    through the display. Our own standard error is given back: an error message still shows up.
-    """
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
 
 
 # -- the clicks ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidegate.pipeline.document import Document, Path
 from tidegate.pipeline.types import arrow_type
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import Output, Source
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output, Source
 from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
@@ -43,8 +44,12 @@ def program_of(pipeline: model.Pipeline, document: Document) -> Program:
     """The same program that SQL text would compile to."""
     builder = _Builder(pipeline, document)
     streams, sinks = builder.streams(), builder.sinks()
-    assert pipeline.query is not None
-    return Program(streams, sinks, (builder.insert(pipeline.query, streams, sinks),))
+    if pipeline.query is not None:
+        insert = builder.insert(pipeline.query, streams, sinks)
+    else:
+        insert = builder.compiled(pipeline.sql or "", streams, sinks)
+    builder.check_channels(insert)
+    return Program(streams, sinks, (insert,))
 
 
 class _Builder:
@@ -118,6 +123,28 @@ class _Builder:
             read = [_stream_named(name, streams) for name in names]
         inputs = tuple(Input(stream, query.where) for stream in read)
         return Insert(self._plan(query, read), inputs, sinks=sinks)
+
+    def compiled(self, sql: str, streams: dict[str, Stream], sinks: dict[str, SinkTable]) -> Insert:
+        """The one SELECT of the text; its channels are those of the file."""
+        from tidegate.sql import compile  # the parser takes its time, and operators do without
+
+        with self._at("sql"):
+            program = compile(sql, streams=streams.values(), sinks=sinks.values())
+            if program.inserts or len(program.selects) != 1:
+                raise PlanError("one SELECT is asked for: its results are the channel 'main'")
+        return replace(program.selects[0], sinks=sinks)
+
+    def check_channels(self, insert: Insert) -> None:
+        """Each channel has a sink, but for errors, which are counted anyway; each sink has a channel."""
+        channels = [MAIN] if insert.plan is None else list(insert.plan.channels)
+        for name in insert.sinks:
+            if name not in channels:
+                problem = f"no channel {name!r}; {did_you_mean(name, channels)}"
+                raise self._document.error(("sinks", name), problem)
+        for channel in channels:
+            if channel not in insert.sinks and channel != ERROR_CHANNEL:
+                hint = f"add '{channel}: {{connector: discard}}' if the rows are not wanted"
+                raise self._document.error(("sinks",), f"channel {channel!r} has no sink; {hint}")
 
     def _plan(self, query: model.Query, read: list[Stream]) -> Output:
         events = [self._events(stream) for stream in read]

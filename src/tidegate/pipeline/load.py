@@ -78,6 +78,19 @@ def _sql_jobs(file: Path, text: str, environment: Mapping[str, str]) -> list[Job
     ]
 
 
+def question(text: str, base: Path, environment: Mapping[str, str] = os.environ) -> Insert:
+    """The one query of a text that asks and writes nothing."""
+    from tidegate.sql import compile
+
+    program = compile(text)
+    if program.inserts or not program.selects:
+        raise PipelineError(
+            "a question ends with a SELECT; INSERT INTO belongs into a file for tidegate run"
+        )
+    [select] = program.selects
+    return _with_options(select, lambda name, value: _located(name, fill_in(value, environment), base))
+
+
 def _distinct(names: list[str]) -> list[str]:
     """Names that come again get a number."""
     again = [names[:place].count(name) for place, name in enumerate(names)]

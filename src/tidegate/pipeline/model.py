@@ -20,6 +20,10 @@ DurationText = Annotated[str, Field(examples=["250 ms", "10 seconds", "1 hour 30
 OptionValue = str | int | float | bool
 
 
+#: The default of what may be left out, but is not null where it is given.
+_UNSET: Any = None
+
+
 class Model(BaseModel):
     """A mapping with known keys."""
 
@@ -150,21 +154,21 @@ Emission = Annotated[
 class Function(Model):
     """An aggregate of a column: one function, and the parameters that belong to it."""
 
-    count: str = Field(default=None)
-    sum: str = Field(default=None)
-    min: str = Field(default=None)
-    max: str = Field(default=None)
-    mean: str = Field(default=None)
-    var: str = Field(default=None)
-    stddev: str = Field(default=None)
-    first: str = Field(default=None)
-    last: str = Field(default=None)
-    count_distinct: str = Field(default=None)
-    approx_count_distinct: str = Field(default=None)
-    collect: str = Field(default=None)
-    quantile: str = Field(default=None)
-    population: bool = Field(default=None)
-    q: float = Field(default=None)
+    count: str = _UNSET
+    sum: str = _UNSET
+    min: str = _UNSET
+    max: str = _UNSET
+    mean: str = _UNSET
+    var: str = _UNSET
+    stddev: str = _UNSET
+    first: str = _UNSET
+    last: str = _UNSET
+    count_distinct: str = _UNSET
+    approx_count_distinct: str = _UNSET
+    collect: str = _UNSET
+    quantile: str = _UNSET
+    population: bool = _UNSET
+    q: float = _UNSET
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -329,7 +333,7 @@ class Pipeline(Model):
 
     name: str | None = None
     streams: dict[str, Stream]
-    options: Options = Options()
+    options: Options = Options.model_validate({})
     sql: str | None = None
     query: Query | None = None
     sinks: dict[str, Sink]

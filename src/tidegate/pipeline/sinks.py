@@ -9,7 +9,6 @@ from typing import Any
 from tidegate.api import sinks
 from tidegate.connectors import Preparable, Sink, Target, Write
 from tidegate.errors import SinkError
-from tidegate.plan.nodes import OP
 from tidegate.sql.program import Column, SinkTable
 
 _MAKERS: Mapping[str, Callable[[Mapping[str, str]], Sink]] = {
@@ -51,22 +50,15 @@ class Selected:
         if isinstance(self.sink, Preparable):
             write = self.sink.prepare(self._selected(target))
         assert callable(write)
-        return lambda rows, batch_id: write(select(rows, self.having, self._kept(target)), batch_id)
-
-    def _kept(self, target: Target) -> tuple[Column, ...] | None:
-        """The columns, and `op` among them where rows are changes."""
-        if self.columns is None or not target.changes or OP.name in dict(self.columns):
-            return self.columns
-        return (*self.columns, (OP.name, OP.name))
+        return lambda rows, batch_id: write(select(rows, self.having, self.columns), batch_id)
 
     def _selected(self, target: Target) -> Target:
         from tidegate.spark.schema import arrow_schema
 
-        columns = self._kept(target)
-        schema = arrow_schema(select(self.results, self.having, columns))
-        if columns is None:
+        schema = arrow_schema(select(self.results, self.having, self.columns))
+        if self.columns is None:
             return replace(target, schema=schema)
-        names = {_unquoted(expression): name for name, expression in columns}
+        names = {_unquoted(expression): name for name, expression in self.columns}
         missing = [column for column in target.identity if column not in names]
         if missing:
             raise SinkError(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -49,6 +52,24 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def stderr_into(log: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write their standard error into a file.
+
+    Spark's launcher, the JVM and the Python workers inherit it, so their start-up lines do not run
+    through the display. Our own standard error is given back: an error message still shows up.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def shuffle_partitions(df: DataFrame) -> int:

@@ -1,0 +1,32 @@
+"""The `tidegate` command. Each command is a module with `run(arguments) → exit code`.
+
+Modules of commands are imported when they are run: `tidegate --help` waits for none of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from tidegate.cli.arguments import parser
+from tidegate.cli.failures import INTERRUPTED, exit_code, report
+from tidegate.errors import TidegateError
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code comes back."""
+    arguments = parser().parse_args(given)
+    try:
+        command = import_module(f"tidegate.cli.{arguments.command}")
+        return int(command.run(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if arguments.debug or not isinstance(error, TidegateError | OSError):
+            raise
+        report(error)
+        return exit_code(error)

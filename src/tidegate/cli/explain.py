@@ -1,0 +1,22 @@
+"""`tidegate explain FILE`: the plan as text, as JSON or as a diagram."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from tidegate.cli.failures import OK
+from tidegate.pipeline.explain import as_json, as_mermaid, as_text
+from tidegate.pipeline.load import load
+
+
+def run(arguments: Namespace) -> int:
+    jobs = load(arguments.file)
+    match arguments.format:
+        case "json":
+            print(json.dumps([as_json(job) for job in jobs], indent=2))
+        case "mermaid":
+            print(as_mermaid(jobs))
+        case _:
+            print("\n\n".join(as_text(job) for job in jobs))
+    return OK

@@ -1,0 +1,37 @@
+"""Errors as users see them: what failed, in a few lines, and the exit code that scripts go by."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from tidegate.errors import TidegateError
+
+OK, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+#: An error of ours that came out of Python, through the JVM, back to Python.
+_OURS = re.compile(r"tidegate\.errors\.\w+: (.*?)(?=\n\s*(?:at |\n|$)|\Z)", re.DOTALL)
+#: Where Java's stack begins, and what Spark puts around the cause.
+_STACK = re.compile(
+    r"\n\s*(?:at [\w.$]+\(|JVM stacktrace:|=== Streaming Query ===|\*\*\* |Driver stacktrace:)"
+)
+
+
+class QueryFailed(TidegateError):
+    """A query that ran, and failed."""
+
+
+def exit_code(error: Exception) -> int:
+    return FAILED if isinstance(error, QueryFailed) else WRONG
+
+
+def report(error: object) -> None:
+    print(f"tidegate: {error}", file=sys.stderr)
+
+
+def cause(error: BaseException) -> str:
+    """What went wrong, without the stack of whoever noticed it."""
+    text = str(error)
+    if ours := _OURS.search(text):
+        return ours[1].strip()
+    return _STACK.split(text, maxsplit=1)[0].strip() or type(error).__name__

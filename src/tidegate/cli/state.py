@@ -1,0 +1,58 @@
+"""`tidegate state CHECKPOINT`: what is open, of what size, and what falls due next."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.failures import OK
+from tidegate.cli.session import end_on_sigterm, session
+from tidegate.cli.views import size
+from tidegate.errors import StateError
+
+if TYPE_CHECKING:
+    from tidegate.spark.inspection import OperatorState
+
+_SHOWN_PARTS = ("operator", "window", "allowed lateness", "keys", "aggregates", "emission")
+
+
+def run(arguments: Namespace) -> int:
+    end_on_sigterm()
+    checkpoint = arguments.checkpoint
+    if not (checkpoint / "tidegate.json").is_file():  # told before Spark is started
+        raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
+    with session(arguments) as spark:
+        from tidegate.spark.inspection import states_of
+
+        states = states_of(spark, str(checkpoint))
+    if arguments.json:
+        print(json.dumps([_values(state) for state in states], indent=2))
+    else:
+        print("\n\n".join(_text(number, state) for number, state in enumerate(states, 1)))
+    return OK
+
+
+def _values(state: OperatorState) -> dict[str, Any]:
+    times = {"watermark": _instant(state.watermark), "next_due": _instant(state.next_due)}
+    return vars(state) | times
+
+
+def _text(number: int, state: OperatorState) -> str:
+    lines = [f"operator {number}"]
+    lines += [f"  {part}: {state.identity[part]}" for part in _SHOWN_PARTS if part in state.identity]
+    lines += [
+        f"  open: {state.open:,}",
+        f"  keys in state: {state.keys:,}",
+        f"  size: {size(state.bytes)} in {state.pages:,} pages of {state.buckets:,} buckets",
+        f"  watermark: {_instant(state.watermark) or 'none yet'}",
+        f"  next due: {_instant(state.next_due) or 'nothing'}",
+    ]
+    return "\n".join(lines)
+
+
+def _instant(time: int | None) -> str | None:
+    if time is None:
+        return None
+    return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time)).isoformat()

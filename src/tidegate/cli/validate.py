@@ -1,0 +1,14 @@
+"""`tidegate validate FILE`: can it mean something? Nothing is started."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tidegate.cli.failures import OK
+from tidegate.pipeline.load import load
+
+
+def run(arguments: Namespace) -> int:
+    jobs = load(arguments.file)
+    print(f"{arguments.file}: ok, {', '.join(job.name for job in jobs)}")
+    return OK

@@ -1,0 +1,140 @@
+"""Jobs explained: logical and physical plan, what is held back, where rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from tidegate.operators.kernels import kernels_of
+from tidegate.optimize import optimize
+from tidegate.pipeline.load import Job
+from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.graph import held_back, operator_names
+from tidegate.plan.nodes import Node, Output, stages_of
+from tidegate.plan.time import render
+
+
+def as_text(job: Job) -> str:
+    """All of it, one section after the other."""
+    sections = {
+        "Read": _lines_read(job),
+        "Logical plan": _logical(job),
+        "Physical plan": _physical(job),
+        "Watermarks": [
+            f"{operator}: behind the sources by {held}" for operator, held in _hold_backs(job).items()
+        ],
+        "Written": [*_selected(job), *(f"{channel} → {sink}" for channel, sink in _sinks(job).items())],
+    }
+    shown = [line for title, lines in sections.items() if lines for line in (f"== {title} ==", *lines)]
+    return "\n".join([f"{job.name}, checkpoint {job.checkpoint}", *shown])
+
+
+def as_json(job: Job) -> dict[str, Any]:
+    """The same as values."""
+    plan = _plan(job)
+    return {
+        "name": job.name,
+        "checkpoint": job.checkpoint,
+        "streams": [one.stream.name for one in job.insert.inputs],
+        "logical": None if plan is None else _tree(plan),
+        "physical": [] if plan is None else _stages(plan),
+        "hold_backs": _hold_backs(job),
+        "channels": {} if plan is None else {c: s.names for c, s in plan.channels.items()},
+        "sinks": _sinks(job),
+    }
+
+
+def as_mermaid(jobs: list[Job]) -> str:
+    """Streams, operators and sinks as a flowchart."""
+    return "\n".join(["flowchart LR", *(line for n, job in enumerate(jobs) for line in _flow(job, n))])
+
+
+def _plan(job: Job) -> Output | None:
+    return None if job.insert.plan is None else optimize(job.insert.plan)
+
+
+def _logical(job: Job) -> list[str]:
+    plan = _plan(job)
+    return [] if plan is None else render_logical(plan).splitlines()
+
+
+def _physical(job: Job) -> list[str]:
+    plan = _plan(job)
+    return [] if plan is None else render_physical(plan, _stages(plan)).splitlines()
+
+
+def _stages(plan: Output) -> list[str]:
+    return [stage for kernel in kernels_of(plan) for stage in kernel.stages()]
+
+
+def _hold_backs(job: Job) -> dict[str, str]:
+    """How far the watermark of each operator lies behind that of the sources."""
+    plan = _plan(job)
+    if plan is None:
+        return {}
+    held = (render(held_back(stage)) for stage in stages_of(plan))
+    return dict(zip(operator_names(plan), held, strict=True))
+
+
+def _lines_read(job: Job) -> list[str]:
+    lines = []
+    for one in job.insert.inputs:
+        place = f"{one.stream.connector} {one.stream.options.get('path', '')}".rstrip()
+        where = [] if one.where is None else [f"where {one.where}"]
+        computed = [f"{text} as {name}" for name, text in one.columns or () if text.strip("`") != name]
+        lines.append(", ".join([f"{one.stream.name} ← {place}", *where, *computed]))
+    return lines
+
+
+def _selected(job: Job) -> list[str]:
+    insert, lines = job.insert, []
+    if insert.having is not None:
+        lines.append(f"having {insert.having}")
+    if insert.columns is not None:
+        lines.append("select " + ", ".join(f"{text} as {name}" for name, text in insert.columns))
+    return lines
+
+
+def _sinks(job: Job) -> dict[str, str]:
+    """Each channel with what becomes of its rows; a connection string is nobody's business."""
+    shown = {}
+    for channel, table in job.insert.sinks.items():
+        options = [v for name, v in table.options.items() if name not in ("dsn", "limit")]
+        shown[channel] = " ".join([table.connector, *options])
+    plan = job.insert.plan
+    missing = [] if plan is None else [channel for channel in plan.channels if channel not in shown]
+    return shown | dict.fromkeys(missing, "counted only")
+
+
+def _tree(node: Node) -> dict[str, Any]:
+    return {"node": node.label(), "inputs": [_tree(child) for child in node.inputs]}
+
+
+def _flow(job: Job, number: int) -> Iterator[str]:
+    plan = _plan(job)
+    names = [f"q{number}s{place}" for place in range(len(stages_of(plan)) if plan else 0)]
+    for stream in dict.fromkeys(one.stream.name for one in job.insert.inputs):
+        yield f"    {stream}[({_label(stream)})]"
+    for name, stage in zip(names, stages_of(plan) if plan else (), strict=True):
+        yield f"    {name}[{_label(*_labels(stage))}]"
+    for one in job.insert.inputs:
+        yield f"    {one.stream.name} --> {names[0] if names else f'q{number}main'}"
+    yield from (f"    {a} --> {b}" for a, b in pairwise(names))
+    for channel, sink in _sinks(job).items():
+        yield f"    q{number}{channel}[({_label(sink)})]"
+        if names:
+            yield f"    {names[-1]} -- {channel} --> q{number}{channel}"
+
+
+def _labels(stage: Output) -> list[str]:
+    """The nodes of one operator, as rows pass them."""
+    labels, node = [stage.label()], stage.inputs[0]
+    while node is not stage.feed:
+        labels.append(node.label())
+        [node] = node.inputs
+    return labels[::-1]
+
+
+def _label(*lines: str) -> str:
+    return '"' + "<br>".join(line.replace('"', "#quot;") for line in lines) + '"'

@@ -1,0 +1,49 @@
+"""Are the folders there that jobs read and write? Asked before Spark is started, which takes a while."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.errors import StartError
+from tidegate.pipeline.load import Job
+from tidegate.sql.program import Insert
+
+
+def check_places(jobs: Iterable[Job]) -> None:
+    """Refuse a folder that does not exist, or that cannot be written."""
+    for job in jobs:
+        check_inputs(job.insert)
+        for channel, table in job.insert.sinks.items():
+            _check_written(f"the sink of channel {channel!r}", table.options.get("path"))
+        _check_written("the checkpoint", job.checkpoint)
+
+
+def check_inputs(insert: Insert) -> None:
+    """Refuse files that are not there."""
+    for one in insert.inputs:
+        _check_read(f"stream {one.stream.name!r}", one.stream.options.get("path"))
+
+
+def _check_read(what: str, path: str | None) -> None:
+    if path is None or "://" in path:
+        return
+    found = glob.glob(path)
+    if not found:
+        raise StartError(f"{what}: there is nothing at {path!r}; make the folder, or correct the path")
+    if not all(os.access(place, os.R_OK) for place in found):
+        raise StartError(f"{what}: {path!r} may not be read by this user")
+
+
+def _check_written(what: str, path: str | None) -> None:
+    if path is None or "://" in path:
+        return
+    place = Path(path)
+    while not place.exists():  # folders are made as needed, below the first that is there
+        place = place.parent
+    if place != Path(path) and not place.is_dir():
+        raise StartError(f"{what}: {path!r} cannot be made, {str(place)!r} is a file")
+    if not os.access(place, os.W_OK):
+        raise StartError(f"{what}: {path!r} may not be written by this user")

@@ -1,0 +1,149 @@
+"""What a checkpoint holds, read from the state store of a stopped query."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import polars as pl
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from tidegate.connectors import location
+from tidegate.errors import StateError
+from tidegate.operators.accumulators import Accumulators
+from tidegate.operators.session_store import SessionStore
+from tidegate.operators.slice_store import SLICE, Slices
+from tidegate.operators.slicing import Slicing
+from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
+from tidegate.plan.identity import Identity
+from tidegate.plan.time import micros, signed_micros
+from tidegate.plan.windows import Hopping
+from tidegate.spark.checkpoint import stored_identity
+
+_FIXED = re.compile(
+    r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
+)
+_BEGINNING = -(1 << 60)
+
+
+@dataclass
+class OperatorState:
+    """What one operator keeps."""
+
+    #: Keys, window, aggregates … as they are written beside the checkpoint.
+    identity: Identity
+    buckets: int = 0
+    keys: int = 0
+    #: Windows or sessions that are open; rows where windows are around rows, or rows are put in order.
+    open: int = 0
+    pages: int = 0
+    bytes: int = 0
+    #: The watermark it has worked by, and the one at which something falls due next.
+    watermark: int | None = None
+    next_due: int | None = None
+
+
+def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
+    """The state of each operator of a chain, the one that reads the sources first."""
+    place = location(checkpoint)
+    identity = stored_identity(place)
+    if identity is None:
+        raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
+    numbers = _operators(place)
+    parts = [_own_parts(identity, number) for number in range(1, len(numbers) + 1)]
+    # Spark numbers operators from the end of the query.
+    return [
+        _state(spark, place, own, number)
+        for own, number in zip(parts, sorted(numbers, reverse=True), strict=True)
+    ]
+
+
+def _operators(checkpoint: str) -> list[int]:
+    filesystem, folder = fs.FileSystem.from_uri(posixpath.join(checkpoint, "state"))
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return [int(info.base_name) for info in found if info.base_name.isdigit()]
+
+
+def _own_parts(identity: Identity, number: int) -> Identity:
+    """What is written down about one operator of a chain."""
+    suffix = "" if number == 1 else f" of operator {number}"
+    return {
+        name.removesuffix(suffix): value
+        for name, value in identity.items()
+        if (name.endswith(suffix) if suffix else " of operator " not in name)
+    }
+
+
+def _state(spark: SparkSession, checkpoint: str, identity: Identity, operator: int) -> OperatorState:
+    stored = (
+        spark.read.format("statestore")
+        .option("path", checkpoint)
+        .option("operatorId", operator)
+        .option("stateVarName", "pages")
+        .load()
+        .selectExpr("key.bucket", "user_map_key.name", "user_map_value.page")
+    )
+    buckets: dict[int, MemoryPages] = defaultdict(MemoryPages)
+    for bucket, name, page in stored.toLocalIterator():
+        buckets[bucket][name] = base64.b64decode(page)
+    state = OperatorState(identity)
+    held = [BucketState(pages, _plan(pages)) for pages in buckets.values()]
+    state.watermark = max((b.directory.watermark for b in held if b.directory.watermark), default=None)
+    for pages, bucket_state in zip(buckets.values(), held, strict=True):
+        _add(state, bucket_state)
+        state.bytes += sum(map(len, pages.values()))
+    return state
+
+
+def _plan(pages: MemoryPages) -> str:
+    return Directory.from_bytes(pages["directory"]).plan
+
+
+def _add(total: OperatorState, bucket: BucketState) -> None:
+    directory = bucket.directory
+    total.buckets += 1
+    total.pages += len(directory.pages)
+    total.open += _open(bucket, total)
+    total.keys += _keys(bucket)
+    if directory.timer is not None:
+        due = directory.timer * 1000
+        total.next_due = due if total.next_due is None else min(due, total.next_due)
+
+
+def _open(bucket: BucketState, total: OperatorState) -> int:
+    """How much is open: what has ended, allowed lateness included, only waits to be cleared away."""
+    tables = {page.table for page in bucket.directory.pages}
+    lateness = micros(total.identity.get("allowed lateness", "0 s"), "allowed lateness", zero=True)
+    ended = _BEGINNING if total.watermark is None else total.watermark - lateness
+    if "sessions" in tables:
+        live = SessionStore(bucket).where(pl.lit(True), ended)
+        return 0 if live is None else len(live)
+    if "slices" in tables:
+        return _open_windows(bucket, Slicing(_fixed(total.identity["window"])), ended)
+    return sum(page.rows for page in bucket.pages("rows"))
+
+
+def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
+    slices = pl.concat([page.select(KEY, SLICE) for page in bucket.load("slices")]).unique()
+    first = slicing.last_ended(ended) + 1
+    last = slicing.last_window(int(slices[SLICE].max()))  # type: ignore[arg-type]
+    return len(Slices.of(slices, slicing, Accumulators(())).windows_between(first, last))
+
+
+def _keys(bucket: BucketState) -> int:
+    codes = [frame[KEY] for page in bucket.directory.pages for frame in bucket.read([page])]
+    return pl.concat(codes).n_unique() if codes else 0
+
+
+def _fixed(text: str) -> Hopping:
+    """A window of fixed size, from how it is written down."""
+    parts = _FIXED.fullmatch(text)
+    if parts is None:
+        raise StateError(f"the checkpoint's window {text!r} cannot be read")
+    size = micros(parts["size"], "size")
+    slide = micros(parts["slide"], "slide") if parts["slide"] else size
+    return Hopping(size, slide, signed_micros(parts["offset"] or "0 s", "offset"))
