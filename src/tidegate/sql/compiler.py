@@ -16,19 +16,8 @@ from tidegate.sql.relations import finish, match, of_stream
 from tidegate.sql.source import Text, refuse_others
 
 
-def compile(sql: str, *, streams: Iterable[Stream] = (), sinks: Iterable[SinkTable] = ()) -> Program:
-    """The program that a text is. `streams` and `sinks` are declared elsewhere already.
-
-    >>> program = compile('''
-    ...     CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts)
-    ...     WITH (connector = 'files', path = 'clicks', format = 'json');
-    ...     SELECT user, window_start, window_end, count(*) AS n
-    ...     FROM clicks GROUP BY user, TUMBLE(ts, INTERVAL '1' MINUTE)
-    ... ''')
-    >>> print(program.selects[0].plan.windowed.window)
-    tumbling(1 minute)
-    """
-    text = Text(sql)
+def program_of(text: Text, streams: Iterable[Stream], sinks: Iterable[SinkTable]) -> Program:
+    """The program that a text is, over streams and sinks that it declares or is given."""
     builder = _Builder(text, {s.name: s for s in streams}, {s.name: s for s in sinks})
     statements = parse(text)
     for statement in statements[:-1]:

@@ -21,8 +21,20 @@ class Connector:
     def options(self) -> tuple[str, ...]:
         return (*self.required, *self.optional)
 
-    def takes(self, option: str) -> bool:
-        return option in self.options or (self.prefix is not None and option.startswith(self.prefix))
+    def check(self, name: str, option: str, value: str, others: Iterable[str] = ()) -> None:
+        """Refuse an option that there is none of; `others` are known too, but not the connector's."""
+        if not (option in self.options or (self.prefix and option.startswith(self.prefix))):
+            hint = did_you_mean(option, [*self.options, *others])
+            raise PlanError(f"connector {name!r} has no option {option!r}; {hint}")
+        if option == "format" and value not in self.formats:
+            raise PlanError(
+                f"connector {name!r} has no format {value!r}; {did_you_mean(value, self.formats)}"
+            )
+
+    def check_complete(self, name: str, options: Iterable[str]) -> None:
+        for option in self.required:
+            if option not in options:
+                raise PlanError(f"connector {name!r} needs the option {option!r}")
 
 
 #: Options of Spark's readers of files that make sense for streams of them.
@@ -55,30 +67,18 @@ SINKS = {
 }
 
 
-def check_options(
-    known: Mapping[str, Connector],
-    name: str | None,
-    options: Mapping[str, str],
-    others: Iterable[str] = (),
-) -> None:
-    """Refuse a connector or an option that does not exist, and a missing one.
-
-    `others` are options that belong to the stream itself, for the hint.
-    """
+def connector_of(known: Mapping[str, Connector], name: str | None) -> Connector:
+    """The connector of this name."""
     if name is None:
         raise PlanError(f"the option 'connector' is missing: one of {', '.join(map(repr, known))}")
     if name not in known:
         raise PlanError(f"no connector {name!r}; {did_you_mean(name, known)}")
-    connector = known[name]
-    for option in options:
-        if not connector.takes(option):
-            hint = did_you_mean(option, [*connector.options, *others])
-            raise PlanError(f"connector {name!r} has no option {option!r}; {hint}")
-    for option in connector.required:
-        if option not in options:
-            raise PlanError(f"connector {name!r} needs the option {option!r}")
-    form = options.get("format")
-    if connector.formats and form is not None and form not in connector.formats:
-        raise PlanError(
-            f"connector {name!r} has no format {form!r}; {did_you_mean(form, connector.formats)}"
-        )
+    return known[name]
+
+
+def check_options(known: Mapping[str, Connector], name: str | None, options: Mapping[str, str]) -> None:
+    """Refuse a connector or an option that does not exist, and a missing one."""
+    connector = connector_of(known, name)
+    for option, value in options.items():
+        connector.check(str(name), option, value)
+    connector.check_complete(str(name), options)

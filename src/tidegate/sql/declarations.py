@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping
 
 import pyarrow as pa
 from sqlglot import exp
 
-from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import Source
 from tidegate.plan.time import Micros, ProcessingTime, micros, render
-from tidegate.sql.connectors import SINKS, SOURCES, check_options
+from tidegate.sql.connectors import SINKS, SOURCES, Connector, connector_of
 from tidegate.sql.dialect import CreateSink, CreateStream, Watermark
 from tidegate.sql.durations import duration
 from tidegate.sql.program import SinkTable, Stream
@@ -30,54 +28,51 @@ Options = dict[str, exp.Property]
 
 
 def sink_of(text: Text, node: CreateSink) -> SinkTable:
-    options = {name: option.args["value"].name for name, option in _options(text, node).items()}
-    connector = options.pop("connector", None)
-    with text.at(node):
-        check_options(SINKS, connector, options)
-    return SinkTable(node.name, str(connector), options)
+    connector, options = _connected(text, node, SINKS, _options(text, node))
+    return SinkTable(node.name, connector, options)
 
 
 def stream_of(text: Text, node: CreateStream) -> Stream:
     schema, options = _schema(text, node), _options(text, node)
-    values = {name: option.args["value"].name for name, option in options.items()}
-    plain = {name: value for name, value in values.items() if name not in TIME_OPTIONS}
-    connector = plain.pop("connector", None)
-    with text.at(node):
-        check_options(SOURCES, connector, plain, TIME_OPTIONS)
+    plain = {name: option for name, option in options.items() if name not in TIME_OPTIONS}
+    connector, given = _connected(text, node, SOURCES, plain)
     watermark = node.args.get("watermark")
-    time = _time(text, watermark, options)
     stream = Stream(
         node.name,
         schema,
-        str(connector),
-        plain,
-        time,
-        values.get(_TYPE),
+        connector,
+        given,
+        _time(text, watermark, options),
+        _value(options[_TYPE]) if _TYPE in options else None,
         _tolerance(text, watermark, options),
         _length(text, options, _IDLE),
         _length(text, options, _FUTURE),
     )
-    if time is not None:
+    if stream.time is not None:
         with text.at(watermark or options.get(_TYPE) or options.get(_TIME) or node):
-            source_of(stream)
+            stream.source()
     return stream
 
 
-def source_of(stream: Stream, schema: pa.Schema | None = None, time: str | None = None) -> Source:
-    """The stream as the source of a plan, with other columns and another time where it was projected."""
-    assert stream.time is not None, "asked for where windows are, which need a time"
-    return declare_source(
-        stream.schema if schema is None else schema,
-        time or stream.time,
-        stream.time_type,
-        tolerance=timedelta(microseconds=stream.tolerance),
-        max_future=_timedelta(stream.max_future),
-        idle_after=_timedelta(stream.idle_after),
-    )
+def _connected(
+    text: Text, node: exp.Expr, known: Mapping[str, Connector], options: Options
+) -> tuple[str, dict[str, str]]:
+    """The connector that is named, and its options; each is refused where it stands."""
+    values = {name: _value(option) for name, option in options.items()}
+    name = values.pop("connector", None)
+    with text.at(options.get("connector", node)):
+        connector = connector_of(known, name)
+    others = TIME_OPTIONS if known is SOURCES else ()
+    for option, value in values.items():
+        with text.at(options[option]):
+            connector.check(str(name), option, value, others)
+    with text.at(node):
+        connector.check_complete(str(name), values)
+    return str(name), values
 
 
-def _timedelta(value: Micros | None) -> timedelta | None:
-    return None if value is None else timedelta(microseconds=value)
+def _value(option: exp.Property) -> str:
+    return str(option.args["value"].name)
 
 
 def _schema(text: Text, node: CreateStream) -> pa.Schema:
@@ -110,14 +105,14 @@ def _time(text: Text, watermark: Watermark | None, options: Options) -> str | Pr
         if contradicts := watermark or option:
             raise text.refuse(contradicts, f"{_ENABLED!r} = 'false' says that rows have no event time")
         return ProcessingTime(_TICK)
-    if watermark and option and watermark.name != option.args["value"].name:
+    if watermark and option and watermark.name != _value(option):
         raise text.refuse(
-            option, f"WATERMARK FOR says {watermark.name!r}, the option {option.args['value'].name!r}"
+            option, f"WATERMARK FOR says {watermark.name!r}, the option {_value(option)!r}"
         )
     if watermark:
         return watermark.name
     if option:
-        return str(option.args["value"].name)
+        return _value(option)
     for name in (_TYPE, _TOLERANCE, _ENABLED, _FUTURE, _IDLE):
         if name in options:
             raise text.refuse(options[name], f"{name!r} needs {_TIME!r}, or WATERMARK FOR column AS …")
@@ -128,7 +123,7 @@ def _processing_time(text: Text, options: Options) -> bool:
     option = options.get(_ENABLED)
     if option is None:
         return False
-    value = option.args["value"].name.lower()
+    value = _value(option).lower()
     if value not in ("true", "false"):
         raise text.refuse(option, f"{_ENABLED!r} is 'true' or 'false', not {value!r}")
     return value == "false"
@@ -164,4 +159,4 @@ def _length(text: Text, options: Options, name: str, *, zero: bool = False) -> M
     if option is None:
         return None
     with text.at(option):
-        return micros(option.args["value"].name, repr(name), zero=zero)
+        return micros(_value(option), repr(name), zero=zero)

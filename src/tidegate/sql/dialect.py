@@ -125,7 +125,8 @@ class _Parser(SparkParser):
         raise _Refused(f"{problem}, found the end of the statement", self._prev.end + 1)
 
     def _parse_statement(self) -> exp.Expr | None:
-        if self._curr and not self._match_texts(STATEMENTS, advance=False):
+        known = not self._curr or self._match(TokenType.SEMICOLON, advance=False)
+        if not known and not self._match_texts(STATEMENTS, advance=False):
             self.raise_error(f"a statement starts with {_either(STATEMENTS)}")
         return super()._parse_statement()
 
@@ -280,7 +281,7 @@ def parse(text: Text) -> list[exp.Expr]:
         raise text.refuse(refused.start, refused.problem) from None
     except TokenError:
         raise text.refuse(len(text.sql), "the text ends inside a quote or a comment") from None
-    return [statement for statement in parsed if statement is not None]
+    return [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]
 
 
 def spark_text(expression: exp.Expr) -> str:

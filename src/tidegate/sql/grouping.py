@@ -183,6 +183,9 @@ class Results:
 
     def selected(self) -> dict[str, exp.Expr]:
         """The columns of SELECT, in terms of the results."""
+        for item in self.select.expressions:
+            if item.alias and is_aggregate(item.this):  # first, so that expressions can make use of it
+                self._aggregate(item.this, item.alias)
         columns: dict[str, exp.Expr] = {}
         for item in self.select.expressions:
             for name, value in self._item(item):
@@ -204,7 +207,7 @@ class Results:
         if item.is_star:
             yield from self._star(item)
         elif is_aggregate(value):
-            name = self._aggregate(value, item.alias)
+            name = item.alias or self._aggregate(value)
             yield name, column(name)
         elif item.alias_or_name:
             yield item.alias_or_name, self.over_results(value)
@@ -223,7 +226,7 @@ class Results:
 
         def replaced(node: exp.Expr) -> exp.Expr:
             if is_aggregate(node):
-                return column(self._aggregate(node, None))
+                return column(self._aggregate(node))
             if key := self._key_of(node):
                 return column(key)
             if not isinstance(node, exp.Column):
@@ -258,7 +261,7 @@ class Results:
         value = resolved(self.text, node.copy(), self.rows.relation)
         return next((name for name, key in self.keys.items() if key == value), None)
 
-    def _aggregate(self, node: exp.Expr, alias: str | None) -> str:
+    def _aggregate(self, node: exp.Expr, alias: str = "") -> str:
         """The name of an aggregate among the results; without an alias one that is there will do."""
         value = (
             resolved(self.text, node, self.rows.relation) if knows(self.rows.relation, node) else node

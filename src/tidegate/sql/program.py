@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pyarrow as pa
 
-from tidegate.plan.nodes import Output
+from tidegate.plan.declare import declare_source
+from tidegate.plan.nodes import Output, Source
 from tidegate.plan.time import Micros, ProcessingTime
 
 #: A result column's name and the Spark SQL expression it is.
@@ -33,6 +35,22 @@ class Stream:
     tolerance: Micros = Micros(0)
     idle_after: Micros | None = None
     max_future: Micros | None = None
+
+    def source(self, schema: pa.Schema | None = None, time: str | None = None) -> Source:
+        """The source of a plan; a projection leaves other columns, and may call the time otherwise."""
+        assert self.time is not None, "only windows ask, and they have refused such a stream"
+        return declare_source(
+            self.schema if schema is None else schema,
+            time or self.time,
+            self.time_type,
+            tolerance=timedelta(microseconds=self.tolerance),
+            max_future=_timedelta(self.max_future),
+            idle_after=_timedelta(self.idle_after),
+        )
+
+
+def _timedelta(value: Micros | None) -> timedelta | None:
+    return None if value is None else timedelta(microseconds=value)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from tidegate.errors import did_you_mean
 from tidegate.plan.nodes import MAIN, OP, Derived, Feed, Output, Source, Union
-from tidegate.sql.declarations import source_of
 from tidegate.sql.dialect import spark_text
 from tidegate.sql.program import Column, Input, Insert, SinkTable, Stream
 from tidegate.sql.source import Text
@@ -206,7 +205,7 @@ def _source(
     chosen = tuple((n, spark_text(pinned(value, types[n]))) for n, value in columns.items())
     time = _time_name(text, relation, stream, place) if isinstance(stream.time, str) else None
     with text.at(place):
-        source = source_of(stream, pa.schema(list(types.items())), time)
+        source = stream.source(pa.schema(list(types.items())), time)
     return source, (Input(stream, _text(relation.where), None if plain else chosen),)
 
 
