@@ -54,7 +54,7 @@ class SqlError(PlanError):
     """SQL text that is not a program: `line` and `column` (from 1) say where it goes wrong."""
 
     def __init__(self, problem: str, text: str, line: int, column: int) -> None:
-        source = text.splitlines()[line - 1] if text else ""
+        source = text.split("\n")[line - 1]
         super().__init__(f"line {line}, column {column}: {problem}\n  {source}\n  {' ' * (column - 1)}^")
         self.problem, self.line, self.column = problem, line, column
 

@@ -280,7 +280,7 @@ def parse(text: Text) -> list[exp.Expr]:
     except _Refused as refused:
         raise text.refuse(refused.start, refused.problem) from None
     except TokenError:
-        raise text.refuse(len(text.sql), "the text ends inside a quote or a comment") from None
+        raise text.refuse(len(text.sql.rstrip()), "the text ends inside a quote or a comment") from None
     return [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]
 
 
