@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from tidegate.connectors import Sink
 from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
@@ -42,6 +41,7 @@ from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windows import Window
 
 if TYPE_CHECKING:
+    from tidegate.connectors import Sink
     from tidegate.spark.query import Query
     from tidegate.spark.schema import DataFrame
 

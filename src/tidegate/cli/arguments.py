@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"tidegate {_version()}")
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _run(_command(commands, "run", "run a pipeline, and show how it goes"))
     _sql(_command(commands, "sql", "answer a question about files, now"))
@@ -119,8 +118,11 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _version() -> str:
-    try:
-        return version("tidegate")
-    except PackageNotFoundError:
-        return "(not installed)"
+class _Version(argparse.Action):
+    """Looks for the version when it is asked for: that takes longer than all else here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"tidegate {version('tidegate')}")
+        parser.exit()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
+from tidegate.cli.deferred import defer
 from tidegate.cli.failures import OK
-from tidegate.pipeline.explain import as_json, as_mermaid, as_text
-from tidegate.pipeline.load import load
 
 
 def run(arguments: Namespace) -> int:
+    defer("polars", "pyarrow.compute")
+    from tidegate.pipeline.explain import as_json, as_mermaid, as_text
+    from tidegate.pipeline.load import load
+
     jobs = load(arguments.file)
     match arguments.format:
         case "json":

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from tidegate.cli.deferred import defer
 from tidegate.cli.failures import OK
-from tidegate.pipeline.load import load
 
 
 def run(arguments: Namespace) -> int:
+    defer("polars", "pyarrow.compute")
+    from tidegate.pipeline.load import load
+
     jobs = load(arguments.file)
     print(f"{arguments.file}: ok, {', '.join(job.name for job in jobs)}")
     return OK

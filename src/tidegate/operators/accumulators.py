@@ -17,12 +17,7 @@ TIME = "__tidegate_time"
 _ASKING = "__tidegate_asking"
 
 #: Numbers add up in 64 bits, whatever they come in; results are cast to their declared types.
-_WIDE: dict[pl.DataType, type[pl.DataType]] = {
-    pl.Int8(): pl.Int64,
-    pl.Int16(): pl.Int64,
-    pl.Int32(): pl.Int64,
-    pl.Float32(): pl.Float64,
-}
+_WIDE = {"Int8": "Int64", "Int16": "Int64", "Int32": "Int64", "Float32": "Float64"}
 
 
 class Accumulators:
@@ -58,7 +53,8 @@ class Accumulators:
 
     def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of rows."""
-        narrow = [pl.col(c).cast(_WIDE[rows.schema[c]]) for c in self.columns if rows.schema[c] in _WIDE]
+        kinds = {c: str(rows.schema[c]) for c in self.columns}
+        narrow = [pl.col(c).cast(getattr(pl, _WIDE[k])) for c, k in kinds.items() if k in _WIDE]
         return rows.with_columns(narrow).group_by(by).agg(*self._partial_exprs(), *extra)
 
     def merge(self, states: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:

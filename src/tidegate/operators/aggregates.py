@@ -1,5 +1,7 @@
 """The aggregates that come with tidegate. A new one is a class here and a line in the public layer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 

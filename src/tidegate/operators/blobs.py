@@ -1,5 +1,7 @@
 """Bytes that leave a process: a version byte, then tables as length-prefixed Arrow IPC streams."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator, Sequence
 

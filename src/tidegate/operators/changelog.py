@@ -1,5 +1,7 @@
 """The algebra of results that are taken back: what is out, what is true now, and the difference."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import polars as pl

@@ -28,7 +28,7 @@ ROWS = "__tidegate_rows"
 
 _PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
-Put = Callable[[pl.DataFrame], None]
+Put = Callable[["pl.DataFrame"], None]
 
 #: Why rows cannot be used, and which of them; a row is judged by the first that applies.
 Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]

@@ -1,5 +1,7 @@
 """Many overlapping ranges of rows merged at once, in time near linear in rows plus ranges."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

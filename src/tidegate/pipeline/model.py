@@ -27,7 +27,10 @@ _UNSET: Any = None
 class Model(BaseModel):
     """A mapping with known keys."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    # Validators are built for the whole file at once: those of its parts alone are never needed.
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod
