@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test lint bench schema lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -21,6 +21,9 @@ lint: $(READY) ## Check style, formatting and types
 
 bench: $(READY) ## Run the benchmarks
 	.venv/bin/python -m benchmarks $(ARGS)
+
+schema: $(READY) ## Write the JSON schema of pipeline files anew
+	.venv/bin/python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json
 
 lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1: at their newest)
 	$(PYTHON) -m venv .cache/lock

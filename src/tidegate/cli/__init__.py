@@ -6,12 +6,12 @@ Modules of commands are imported when they are run: `tidegate --help` waits for 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
 from tidegate.cli.arguments import parser
 from tidegate.cli.failures import INTERRUPTED, exit_code, report
-from tidegate.errors import TidegateError
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -26,7 +26,8 @@ def main(given: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:
-        if arguments.debug or not isinstance(error, TidegateError | OSError):
-            raise
-        report(error)
+        if arguments.debug:
+            traceback.print_exception(error)
+        else:
+            report(error)
         return exit_code(error)

@@ -22,11 +22,15 @@ class QueryFailed(TidegateError):
 
 
 def exit_code(error: Exception) -> int:
-    return FAILED if isinstance(error, QueryFailed) else WRONG
+    """What is wrong with files and folders can be put right before the next start."""
+    wrong = isinstance(error, TidegateError | OSError) and not isinstance(error, QueryFailed)
+    return WRONG if wrong else FAILED
 
 
-def report(error: object) -> None:
-    print(f"tidegate: {error}", file=sys.stderr)
+def report(error: Exception) -> None:
+    ours = isinstance(error, TidegateError | OSError)
+    told = str(error) if ours else f"{cause(error)} (--debug shows where)"
+    print(f"tidegate: {told}", file=sys.stderr)
 
 
 def cause(error: BaseException) -> str:

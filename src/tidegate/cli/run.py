@@ -55,9 +55,7 @@ def _run(spark: Any, jobs: list[Job], arguments: Namespace, shown: View, asked: 
         ended = "failed" if failures else "interrupted" if asked.is_set() else "done"
         shown.summary({r.name: r.query.metrics for r in reports}, monotonic() - began, ended)
     for name, error in failures:
-        if arguments.debug:
-            raise error
-        raise QueryFailed(f"{name} failed: {cause(error)}")
+        raise QueryFailed(f"{name} failed: {cause(error)}") from error
     return INTERRUPTED if asked.is_set() else OK
 
 

@@ -43,9 +43,7 @@ def _answer(spark: Any, asked: Insert, arguments: Namespace) -> pa.Table:
         ordered = [place for place, f in enumerate(arrow_schema(rows), 1) if is_key_type(f.type)]
         return rows.orderBy(*ordered).limit(arguments.limit + 1).toArrow()
     except Exception as error:  # Spark's own, of many kinds
-        if arguments.debug:
-            raise
-        raise QueryFailed(cause(error)) from None
+        raise QueryFailed(cause(error)) from error
 
 
 def _print_table(rows: pa.Table, *, more: bool) -> None:

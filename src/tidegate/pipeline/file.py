@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tidegate.errors import PipelineError, did_you_mean
 from tidegate.pipeline import model
-from tidegate.pipeline.document import Document, read_yaml
+from tidegate.pipeline.document import Document, Path, read_yaml
 
 
 def parse(text: str, name: str, environment: Mapping[str, str]) -> tuple[model.Pipeline, Document]:
@@ -23,8 +23,7 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> tuple[model.P
 
 
 def _problem(document: Document, error: Any) -> str:
-    # pydantic also names, in angle brackets, which kind of a choice it took.
-    path = tuple(part for part in error["loc"] if not str(part).startswith("<"))
+    path = _in_file(document, error["loc"])
     match error["type"]:
         case "missing":
             path, problem = path[:-1], f"{path[-1]!r} is missing"
@@ -42,6 +41,16 @@ def _problem(document: Document, error: Any) -> str:
         case _:
             problem = f"{_message(error)}, got {document.given(path, error['input'])}"
     return str(document.error(path, problem))
+
+
+def _in_file(document: Document, location: Path) -> Path:
+    """A place as the file has it: pydantic also names, on the way, which kind of a choice it took."""
+    path: Path = ()
+    for place, part in enumerate(location, 1):
+        last = place == len(location) and not str(part).startswith("<")
+        if last or (*path, part) in document.lines:
+            path = (*path, part)
+    return path
 
 
 def _no_such(given: object, known: list[str]) -> str:

@@ -1,0 +1,256 @@
+"""The command line as a process, as far as it needs no Spark: outputs, exit codes, speed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tests.golden import assert_golden
+from tidegate.cli import bench
+from tidegate.cli.failures import cause
+from tidegate.cli.views import length, size
+from tidegate.errors import StartError
+
+STARTER = Path(tidegate.__file__).parent / "cli" / "starter"
+#: What a fast start is allowed to take here: half a second is the aim on a machine of one's own, and
+#: tests share theirs.
+FAST = 0.8
+
+
+def tidegate_command(*arguments: object, **options) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(
+        [sys.executable, "-m", "tidegate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment | {"PYTHONPATH": str(Path(tidegate.__file__).parents[1])},
+        **options,
+    )
+
+
+@pytest.fixture
+def starter(tmp_path):
+    """A folder as `tidegate init` makes it."""
+    done = tidegate_command("init", tmp_path / "starter")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "starter" / "pipeline.yaml"
+
+
+def test_help_names_every_command_and_exit_code():
+    done = tidegate_command("--help")
+    assert done.returncode == 0
+    for word in ("run", "sql", "explain", "validate", "init", "state", "bench", "demo", "130"):
+        assert word in done.stdout
+
+
+def test_the_version_is_that_of_the_package():
+    done = tidegate_command("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("tidegate 0.")
+
+
+@pytest.mark.parametrize("given", [[], ["runn"], ["run"], ["explain", "x.yaml", "--format", "xml"]])
+def test_a_wrong_command_line_is_exit_code_2(given):
+    done = tidegate_command(*given)
+    assert done.returncode == 2
+    assert "usage: tidegate" in done.stderr
+
+
+def test_init_writes_what_can_be_run_and_overwrites_nothing(starter):
+    assert tidegate_command("validate", starter).returncode == 0
+    again = tidegate_command("init", starter.parent)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_validate_says_ok(starter):
+    done = tidegate_command("validate", starter)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{starter}: ok, spend\n"
+
+
+def test_a_broken_file_is_told_in_a_line(starter):
+    starter.write_text(starter.read_text().replace("tumbling", "tumblin"))
+    done = tidegate_command("validate", starter)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("tidegate: pipeline.yaml, line ")
+    assert "did you mean 'tumbling'?" in line
+
+
+def test_debug_shows_where_it_was_noticed(starter):
+    starter.write_text(starter.read_text().replace("tumbling", "tumblin"))
+    done = tidegate_command("validate", starter, "--debug")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+
+
+def test_a_missing_file_is_exit_code_2(tmp_path):
+    done = tidegate_command("run", tmp_path / "nothing.yaml")
+    assert done.returncode == 2
+    assert "no file" in done.stderr
+
+
+def test_a_missing_path_is_told_before_spark_is_started(starter):
+    for file in (starter.parent / "clicks").iterdir():
+        file.unlink()
+    (starter.parent / "clicks").rmdir()
+    done = tidegate_command("run", starter, "--once")
+    assert done.returncode == 2
+    assert "stream 'clicks': there is nothing at" in done.stderr
+    assert "starting Spark" not in done.stdout
+
+
+def test_a_checkpoint_that_cannot_be_made_is_told_before_spark_is_started(starter):
+    (starter.parent / "file").touch()
+    done = tidegate_command("run", starter, "--checkpoint", starter.parent / "file" / "checkpoint")
+    assert done.returncode == 2
+    assert "the checkpoint: " in done.stderr
+    assert "is a file" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_rights_is_told_before_spark_is_started(starter):
+    locked = starter.parent / "locked"
+    locked.mkdir(mode=0o500)
+    done = tidegate_command("run", starter, "--checkpoint", locked / "checkpoint")
+    assert done.returncode == 2
+    assert "may not be written by this user" in done.stderr
+
+
+def test_a_folder_that_is_no_checkpoint_is_exit_code_2(tmp_path):
+    done = tidegate_command("state", tmp_path)
+    assert done.returncode == 2
+    assert "is no checkpoint of tidegate" in done.stderr
+
+
+def test_explain_as_text():
+    done = tidegate_command("explain", "pipeline.yaml", cwd=STARTER)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_golden("cli_explain_text", done.stdout)
+
+
+def test_explain_as_mermaid():
+    done = tidegate_command("explain", "pipeline.yaml", "--format", "mermaid", cwd=STARTER)
+    assert done.returncode == 0
+    assert_golden("cli_explain_mermaid", done.stdout)
+
+
+def test_explain_as_json():
+    done = tidegate_command("explain", "pipeline.yaml", "--format", "json", cwd=STARTER)
+    [job] = json.loads(done.stdout)
+    assert job["name"] == "spend"
+    assert job["logical"]["node"] == "Emit[changelog]"
+    assert job["logical"]["inputs"][0]["node"] == "Aggregate[clicks=count(*), spend=sum(price)]"
+    assert job["physical"][0] == "SlicePreAggregate[user]"
+    assert job["hold_backs"] == {"1 tumbling(1 minute)": "0 seconds"}
+    assert job["channels"]["late"][-2:] == ["late_by", "watermark"]
+
+
+def test_what_is_held_back_is_shown(starter):
+    hourly = "    - {time: window_end, window: {tumbling: 1 hour}, aggregates: {n: count}}\n"
+    text = starter.read_text().replace("emit: changelog\n", f"emit: on_window_close\n{hourly}")
+    starter.write_text(text)
+    done = tidegate_command("explain", starter)
+    assert done.returncode == 0, done.stderr
+    assert "2 tumbling(1 hour): behind the sources by 30 seconds" in done.stdout
+
+
+def test_benchmarks_are_in_a_checkout_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        bench, "__file__", str(tmp_path / "site-packages" / "tidegate" / "cli" / "bench.py")
+    )
+    with pytest.raises(StartError, match="in the repository only"):
+        bench.run(Namespace(rest=[]))
+
+
+# -- fast to start ---------------------------------------------------------------------------------
+
+SQL = """\
+CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH (connector = 'files', path = 'clicks', format = 'json');
+CREATE SINK users WITH (connector = 'discard');
+INSERT INTO users SELECT user, window_start, window_end, count(*) AS n
+FROM clicks GROUP BY user, TUMBLE(ts, INTERVAL '1' MINUTE);
+"""
+
+
+@pytest.mark.parametrize("command", ["--help", "validate", "explain", "validate sql", "explain sql"])
+def test_what_needs_no_spark_is_fast(command, starter):
+    if command.endswith("sql"):
+        starter = starter.with_suffix(".sql")
+        starter.write_text(SQL)
+    words = command.split()[:1]
+    given = words if command == "--help" else [*words, starter]
+    times = []
+    for _ in range(4):  # the first one may have to compile modules
+        began = time.perf_counter()
+        assert tidegate_command(*given).returncode == 0
+        times.append(time.perf_counter() - began)
+    assert min(times) < FAST
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_what_needs_no_spark_imports_none(command, starter):
+    code = (
+        "import sys; from tidegate.cli import main; "
+        f"code = main([{command!r}, {str(starter)!r}]); "
+        "loaded = {'pyspark', 'polars.dataframe', 'sqlglot'} & set(sys.modules); "
+        "sys.exit(f'{code}, and loaded {loaded}' if code or loaded else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.2, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7200, "2 h"), (90061, "1 d 1 h"), (-5, "0 s")],
+)
+def test_lengths_have_two_units(seconds, shown):
+    assert length(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (1_250_000, "1.2 MB"), (7 * 10**12, "7000.0 GB")],
+)
+def test_sizes_have_a_unit_that_fits(count, shown):
+    assert size(count) == shown
+
+
+STREAM_FAILED = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the \
+Python Proxy. Return Message: Traceback (most recent call last):
+  File "callback.py", line 1, in call
+    raise error
+tidegate.errors.SinkError: DuckDB table 'users', batch 3: it cannot be
+  name: the table has none
+
+\tat py4j.Protocol.getReturnValue(Protocol.java:476)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (STREAM_FAILED, "DuckDB table 'users', batch 3: it cannot be\n  name: the table has none"),
+        (
+            "[CAST] no number\n\tat org.apache.spark.Cast.go(Cast.scala:1)",
+            "[CAST] no number",
+        ),
+        ("[X] what\n\nJVM stacktrace:\norg.apache.Some", "[X] what"),
+        ("", "ValueError"),
+    ],
+)
+def test_causes_come_without_stacks(text, told):
+    assert cause(ValueError(text)) == told
