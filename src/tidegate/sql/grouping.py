@@ -33,7 +33,9 @@ from tidegate.sql.source import Text
 from tidegate.sql.types import type_of
 from tidegate.sql.windows import WindowCall, WindowTable
 
-_BOUNDS = tuple(field.name for field in WINDOW_COLUMNS)
+BOUNDS = tuple(field.name for field in WINDOW_COLUMNS)
+
+Sinks = Mapping[str, SinkTable]
 
 
 def grouped(
@@ -42,7 +44,7 @@ def grouped(
     relation: Relation,
     windows: WindowCall | WindowTable,
     by: list[exp.Expr],
-    sinks: Mapping[str, SinkTable],
+    sinks: Sinks,
 ) -> Relation:
     """The results of a query that groups by a window; `by` is what GROUP BY has beside it."""
     call = windows.call if isinstance(windows, WindowTable) else windows
@@ -53,11 +55,13 @@ def grouped(
     results = Results(text, select, rows, keys, by_row=isinstance(call.window, Sliding))
     if isinstance(windows, WindowTable):
         _check_partition(text, rows, results, windows)
-    columns = results.selected()
-    having = results.having()
-    feed, inputs, late_sinks = _feed(text, rows, call)
-    plan, more_sinks = _operator(text, select, results, _window(rows, call), call, feed, sinks)
-    return Relation(Planned(plan, inputs, {**late_sinks, **more_sinks}), columns, having)
+    columns, having = results.selected(), results.having()
+    feed, inputs, sinks_before = feed_of(text, rows, call)
+    with text.at(select.args.get("group") or call.node):
+        keyed = KeyBy(feed, tuple(results.keys))
+    windowed_rows, late_sinks = windowed(text, select, rows, call, keyed, sinks)
+    plan = _results(text, select, results, windowed_rows, call)
+    return Relation(Planned(plan, inputs, {**sinks_before, **late_sinks}), columns, having)
 
 
 def _spelled_out(text: Text, select: exp.Select, relation: Relation, key: exp.Expr) -> exp.Expr:
@@ -77,13 +81,13 @@ def _without_bounds(
     text: Text, select: exp.Select, windows: WindowTable, keys: list[exp.Expr]
 ) -> list[exp.Expr]:
     """The keys beside window_start and window_end, both of which have to be there."""
-    bounds = {key.name.lower() for key in keys if isinstance(key, exp.Column)} & set(_BOUNDS)
-    if len(bounds) < len(_BOUNDS):
+    bounds = {key.name.lower() for key in keys if isinstance(key, exp.Column)} & set(BOUNDS)
+    if len(bounds) < len(BOUNDS):
         raise text.refuse(
             select.args.get("group") or windows.call.node,
             "where FROM names the window, write GROUP BY …, window_start, window_end",
         )
-    return [key for key in keys if not (isinstance(key, exp.Column) and key.name.lower() in _BOUNDS)]
+    return [key for key in keys if not (isinstance(key, exp.Column) and key.name.lower() in BOUNDS)]
 
 
 def _check_partition(text: Text, rows: Rows, results: Results, windows: WindowTable) -> None:
@@ -120,7 +124,7 @@ class Rows:
         for name, known in self.columns.items():
             if known == value:
                 return name
-        name = free_name(wish, [*self.columns, *_BOUNDS, OP.name])
+        name = free_name(wish, [*self.columns, *BOUNDS, OP.name])
         self.computed[name] = value
         return name
 
@@ -239,13 +243,13 @@ class Results:
 
     def _column(self, node: exp.Column) -> exp.Expr:
         """A column that is neither key nor aggregate: a bound of the window, or a column of its row."""
-        if not self.by_row and node.name.lower() in _BOUNDS:
+        if not self.by_row and node.name.lower() in BOUNDS:
             return column(node.name.lower())
         if self.by_row and self.rows._is_added_time(node):
             return column(EVENT_TIME)
         if self.by_row:
             return resolved(self.text, node, _as_row(self.rows.relation))
-        keys = ", ".join([*self.keys, *_BOUNDS])
+        keys = ", ".join([*self.keys, *BOUNDS])
         raise self.text.refuse(
             node,
             f"{node.sql('spark')!r} is not among the results ({keys}): add it to GROUP BY, or "
@@ -281,7 +285,7 @@ class Results:
 
     def _taken(self) -> list[str]:
         row = self.rows.columns if self.by_row else ()
-        return [*self.keys, *_BOUNDS, OP.name, *self.calls, *self.aliases, *row]
+        return [*self.keys, *BOUNDS, OP.name, *self.calls, *self.aliases, *row]
 
 
 def _as_row(relation: Relation) -> Relation:
@@ -299,14 +303,12 @@ def free_name(wish: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _feed(
-    text: Text, rows: Rows, call: WindowCall
-) -> tuple[Feed, tuple[Input, ...], Mapping[str, SinkTable]]:
+def feed_of(text: Text, rows: Rows, call: WindowCall) -> tuple[Feed, tuple[Input, ...], Sinks]:
     """The events that windows are over, and the sinks of operators before."""
     time, place, origin = rows.time(call), call.time or call.node, rows.relation.origin
     if not isinstance(origin, Planned):
         return *events_of(text, rows.relation, rows.computed, place), {}
-    feed, planned = derived(text, rows.relation, time or next(iter(origin.plan.times)), place)
+    feed, planned = derived(text, rows.relation, time or next(iter(origin.plan.times), ""), place)
     return feed, planned.inputs, planned.sinks
 
 
@@ -317,29 +319,26 @@ def _window(rows: Rows, call: WindowCall) -> Window:
     return window
 
 
-def _operator(
-    text: Text,
-    select: exp.Select,
-    results: Results,
-    window: Window,
-    call: WindowCall,
-    feed: Feed,
-    sinks: Mapping[str, SinkTable],
-) -> tuple[Emit, dict[str, SinkTable]]:
-    """The nodes, each made where the text says what is in it, so that a refusal points there."""
-    with text.at(select.args.get("group") or call.node):
-        keyed = KeyBy(feed, tuple(results.keys))
+def windowed(
+    text: Text, select: exp.Select, rows: Rows, call: WindowCall, keyed: KeyBy, sinks: Sinks
+) -> tuple[WindowBy, Sinks]:
+    """Rows in windows, and the sinks of late ones. Whatever is refused is refused where it is said."""
     with text.at(call.node):
-        windowed = WindowBy(keyed, window)
+        node = WindowBy(keyed, _window(rows, call))
     with text.at(select.args.get("lateness") or call.node):
-        windowed = replace(windowed, lateness=lateness(text, select))
+        node = replace(node, lateness=lateness(text, select))
     late, late_sinks = late_policy(text, select, sinks)
     with text.at(select.args.get("late") or call.node):
-        windowed = replace(windowed, late=late)
+        return replace(node, late=late), late_sinks
+
+
+def _results(
+    text: Text, select: exp.Select, results: Results, windows: WindowBy, call: WindowCall
+) -> Emit:
     for name, aggregate in results.aggregates.items():
         with text.at(results.calls[name][1].node):
-            Aggregation(windowed, ((name, aggregate),))
+            Aggregation(windows, ((name, aggregate),))
     with text.at(select):
-        aggregation = Aggregation(windowed, tuple(results.aggregates.items()))
+        aggregation = Aggregation(windows, tuple(results.aggregates.items()))
     with text.at(select.args.get("emit") or select.args.get("lateness") or call.node):
-        return Emit(aggregation, emission(text, select)), late_sinks
+        return Emit(aggregation, emission(text, select))

@@ -152,7 +152,7 @@ def _join(scope: Scope, select: exp.Select) -> Relation:
         )
     if select.args.get("group") or _has_aggregates(select):
         raise text.refuse(select, "join first, in a view, and group what it gives")
-    relation = joined(text, join)
+    relation = joined(text, join, _read(scope, select), _table(scope, join.this))
     if where := select.args.get("where"):
         relation = relation.filtered(resolved(text, where.this, relation))
     return _project(scope, select, relation)
