@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import tidegate
 from tests.golden import assert_golden
 from tidegate.cli import bench
 from tidegate.cli.failures import cause
+from tidegate.cli.session import interruptions
 from tidegate.cli.views import length, size
 from tidegate.errors import StartError
 
@@ -209,6 +211,21 @@ def test_what_needs_no_spark_imports_none(command, starter):
     assert done.returncode == 0, done.stderr
 
 
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_twice_does_not_wait(number):
+    before = signal.getsignal(number)
+    with interruptions() as asked:
+        assert not asked.is_set()
+        signal.raise_signal(number)
+        assert asked.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
 # -- what is shown ---------------------------------------------------------------------------------
 
 
@@ -247,6 +264,11 @@ tidegate.errors.SinkError: DuckDB table 'users', batch 3: it cannot be
         (
             "[CAST] no number\n\tat org.apache.spark.Cast.go(Cast.scala:1)",
             "[CAST] no number",
+        ),
+        (
+            "[STREAM_FAILED] Query\nTraceback (most recent call last):\n  File\n    line\n"
+            "pyspark.errors.exceptions.captured.SparkRuntimeException: [ASSERTED] it is: so",
+            "[ASSERTED] it is: so",
         ),
         ("[X] what\n\nJVM stacktrace:\norg.apache.Some", "[X] what"),
         ("", "ValueError"),

@@ -111,6 +111,7 @@ def tree(tmp_path):
     write("sql/parse.py", "import sqlglot\nfrom tidegate.plan.nodes import Window\n")
     write("api/stream.py", "from tidegate.spark import lower\n")
     write("testing/table.py", "from tidegate.operators import slices\nfrom . import oracle\n")
+    write("pipeline/load.py", "from tidegate.api import stream\nfrom tidegate.sql import parse\n")
     write("cli.py", "import tidegate as tg\nfrom tidegate import demo, events\n")
     write("demo.py", "import pyspark\nfrom tidegate import events\n")
     return write
@@ -134,6 +135,9 @@ def test_a_tree_that_keeps_the_rules_has_no_violations(tree):
         ("errors.py", "from .plan import nodes", "errors may not import plan"),
         ("spark/bad.py", "from tidegate.sql import parse", "spark may not import sql"),
         ("api/bad.py", "from tidegate import cli", "api may not import cli"),
+        ("api/bad.py", "from tidegate.pipeline import load", "api may not import pipeline"),
+        ("pipeline/bad.py", "from tidegate import cli", "pipeline may not import cli"),
+        ("pipeline/bad.py", "import pyspark", "pyspark belongs to demo and spark"),
         ("testing/bad.py", "from tidegate.spark import lower", "testing may not import spark"),
         ("api/bad.py", "from tidegate.testing import table", "api may not import testing"),
         ("cli.py", "import tidegate.testing", "cli may not import testing"),

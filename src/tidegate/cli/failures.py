@@ -9,12 +9,10 @@ from tidegate.errors import TidegateError
 
 OK, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
-#: An error of ours that came out of Python, through the JVM, back to Python.
-_OURS = re.compile(r"tidegate\.errors\.\w+: (.*?)(?=\n\s*(?:at |\n|$)|\Z)", re.DOTALL)
-#: Where Java's stack begins, and what Spark puts around the cause.
-_STACK = re.compile(
-    r"\n\s*(?:at [\w.$]+\(|JVM stacktrace:|=== Streaming Query ===|\*\*\* |Driver stacktrace:)"
-)
+#: Where Java's stack begins, and what Spark puts behind the cause.
+_STACK = re.compile(r"\n\s*(?:at [\w.$]+\(|JVM stacktrace:|Driver stacktrace:|=== Streaming Query ===)")
+#: What Python's stack ends with, where an error went through the JVM: `package.module.Error: …`.
+_RAISED = re.compile(r"^(?:\w+\.)+\w+: ", re.MULTILINE)
 
 
 class QueryFailed(TidegateError):
@@ -35,7 +33,7 @@ def report(error: Exception) -> None:
 
 def cause(error: BaseException) -> str:
     """What went wrong, without the stack of whoever noticed it."""
-    text = str(error)
-    if ours := _OURS.search(text):
-        return ours[1].strip()
-    return _STACK.split(text, maxsplit=1)[0].strip() or type(error).__name__
+    text = _STACK.split(str(error), maxsplit=1)[0]
+    if "Traceback (most recent call last)" in text:
+        text = _RAISED.split(text)[-1]
+    return text.strip() or type(error).__name__

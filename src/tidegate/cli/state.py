@@ -30,7 +30,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps([_values(state) for state in states], indent=2))
     else:
-        print("\n\n".join(_text(number, state) for number, state in enumerate(states, 1)))
+        texts = [_text(number, state) for number, state in enumerate(states, 1)]
+        print("\n\n".join(texts) or "the query keeps nothing")
     return OK
 
 

@@ -15,7 +15,7 @@ from tidegate.spark.checkpoint import claim
 from tidegate.spark.schema import arrow_schema
 
 #: What is written down beside the checkpoint: there is no state that could belong to another program.
-_IDENTITY = {"operator": "none"}
+_IDENTITY = {"operator": "none", "buckets": "0"}
 
 
 class PassingQuery:
