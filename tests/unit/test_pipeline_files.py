@@ -403,6 +403,12 @@ def test_a_file_of_sql_is_a_job_for_each_insert(tmp_path):
         load(tmp_path / "p.sql", {})
 
 
+def test_a_mistake_in_a_file_of_sql_is_told_with_the_file(tmp_path):
+    (tmp_path / "p.sql").write_text("CREATE SINK s WITH (connector = 'discrad')")
+    with pytest.raises(PipelineError, match=r"^p\.sql, line 1, column \d+: .*did you mean 'discard'"):
+        load(tmp_path / "p.sql")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +16,7 @@ from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
 from tidegate.pipeline.types import arrow_type
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output, Source
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output
 from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
@@ -160,20 +158,7 @@ class _Builder:
 
     def _events(self, stream: Stream) -> Events:
         with self._at("streams", stream.name, "eventtime"):
-            return Events((), source_of(stream))
-
-
-def source_of(stream: Stream) -> Source:
-    """The plan's source that a declared stream is."""
-    assert stream.time is not None, "every stream of a pipeline file has a time"
-    return declare_source(
-        stream.schema,
-        stream.time,
-        stream.time_type,
-        tolerance=timedelta(microseconds=stream.tolerance),
-        max_future=_timedelta(stream.max_future),
-        idle_after=_timedelta(stream.idle_after),
-    )
+            return Events((), stream.source())
 
 
 def _stream_named(name: str, streams: Mapping[str, Stream]) -> Stream:
@@ -253,10 +238,6 @@ def _aggregate(given: model.Aggregate) -> Aggregate:
 
 def _optional(duration: str | None, what: str) -> Micros | None:
     return None if duration is None else micros(duration, what)
-
-
-def _timedelta(value: Micros | None) -> timedelta | None:
-    return None if value is None else timedelta(microseconds=value)
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.errors import PipelineError, did_you_mean
+from tidegate.errors import PipelineError, SqlError, did_you_mean
 from tidegate.pipeline import model
 from tidegate.pipeline.build import program_of
 from tidegate.pipeline.document import fill_in
@@ -67,7 +67,10 @@ def _sql_jobs(file: Path, text: str, environment: Mapping[str, str]) -> list[Job
     def option(name: str, value: str) -> str:
         return _located(name, fill_in(value, environment), file.parent)
 
-    inserts = compile(text).inserts
+    try:
+        inserts = compile(text).inserts
+    except SqlError as error:
+        raise PipelineError(f"{file.name}, {error}") from error
     if not inserts:
         raise PipelineError(f"{file.name}: nothing to run, there is no INSERT INTO … SELECT …")
     names = _distinct([insert.sinks[MAIN].name for insert in inserts])
