@@ -134,6 +134,11 @@ def test_sessions_can_have_a_gap_of_their_own():
         f"{FILES}; SELECT count(*) AS n FROM visits GROUP BY SESSION(ts, idle)"
     )
     assert program.selects[0].plan.windowed.window == tg.session(gap_column="idle")
+    renamed = "WITH v AS (SELECT ts, idle AS pause FROM visits) SELECT count(*) AS n FROM v "
+    [insert] = sql.compile(
+        renamed + "GROUP BY SESSION(ts, pause)", streams=program.streams.values()
+    ).selects
+    assert insert.plan.windowed.window == tg.session(gap_column="pause")
 
 
 # -- emission and late rows ------------------------------------------------------------------------

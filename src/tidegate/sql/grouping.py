@@ -10,7 +10,7 @@ from sqlglot import exp
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.event_time import EVENT_TIME
 from tidegate.plan.nodes import OP, WINDOW_COLUMNS, Aggregation, Emit, Feed, KeyBy, WindowBy
-from tidegate.plan.windows import Session, Sliding, Window
+from tidegate.plan.windows import Session, Sliding
 from tidegate.sql.aggregates import AggregateCall, aggregate_call, is_aggregate
 from tidegate.sql.clauses import emission, late_policy, lateness
 from tidegate.sql.program import Input, SinkTable
@@ -47,8 +47,8 @@ def grouped(
     sinks: Sinks,
 ) -> Relation:
     """The results of a query that groups by a window; `by` is what GROUP BY has beside it."""
-    call = windows.call if isinstance(windows, WindowTable) else windows
     rows = Rows(text, relation)
+    call = rows.settled(windows.call if isinstance(windows, WindowTable) else windows)
     keys = [_spelled_out(text, select, relation, key) for key in by]
     if isinstance(windows, WindowTable):
         keys = _without_bounds(text, select, windows, keys)
@@ -59,8 +59,8 @@ def grouped(
     feed, inputs, sinks_before = feed_of(text, rows, call)
     with text.at(select.args.get("group") or call.node):
         keyed = KeyBy(feed, tuple(results.keys))
-    windowed_rows, late_sinks = windowed(text, select, rows, call, keyed, sinks)
-    plan = _results(text, select, results, windowed_rows, call)
+    in_windows, late_sinks = windowed(text, select, call, keyed, sinks)
+    plan = _results(text, select, results, in_windows, call)
     return Relation(Planned(plan, inputs, {**sinks_before, **late_sinks}), columns, having)
 
 
@@ -115,7 +115,7 @@ class Rows:
 
     def column_for(self, expression: exp.Expr, wish: str) -> str:
         """The column that the expression is; a computed one gets the wished name, if it is free."""
-        if self._is_added_time(expression):
+        if self.is_added_time(expression):
             return EVENT_TIME
         value = resolved(self.text, expression, self.relation)
         if isinstance(self.relation.origin, Planned):
@@ -128,7 +128,7 @@ class Rows:
         self.computed[name] = value
         return name
 
-    def _is_added_time(self, expression: exp.Expr) -> bool:
+    def is_added_time(self, expression: exp.Expr) -> bool:
         named = isinstance(expression, exp.Column) and expression.name.lower() == EVENT_TIME
         return named and added_time(self.relation) and not knows(self.relation, expression)
 
@@ -147,9 +147,17 @@ class Rows:
                 f"the type of {shown} is not known before Spark runs: write CAST({shown} AS type)",
             )
 
+    def settled(self, call: WindowCall) -> WindowCall:
+        """The call with the column that these rows have for each row's own gap."""
+        window = call.window
+        if not isinstance(window, Session) or not isinstance(window.gap, str):
+            return call
+        gap = self.column_for(call.node.expressions[-1], "gap")
+        return replace(call, window=replace(window, gap=gap))
+
     def time(self, call: WindowCall) -> str | None:
         """The column that a window takes as the time; None if it does not say."""
-        if call.time is None or self._is_added_time(call.time):
+        if call.time is None or self.is_added_time(call.time):
             return None
         value = resolved(self.text, call.time, self.relation)
         if isinstance(self.relation.origin, Planned):
@@ -245,7 +253,7 @@ class Results:
         """A column that is neither key nor aggregate: a bound of the window, or a column of its row."""
         if not self.by_row and node.name.lower() in BOUNDS:
             return column(node.name.lower())
-        if self.by_row and self.rows._is_added_time(node):
+        if self.by_row and self.rows.is_added_time(node):
             return column(EVENT_TIME)
         if self.by_row:
             return resolved(self.text, node, _as_row(self.rows.relation))
@@ -312,19 +320,12 @@ def feed_of(text: Text, rows: Rows, call: WindowCall) -> tuple[Feed, tuple[Input
     return feed, planned.inputs, planned.sinks
 
 
-def _window(rows: Rows, call: WindowCall) -> Window:
-    window = call.window
-    if isinstance(window, Session) and isinstance(window.gap, str):
-        return replace(window, gap=rows.column_for(call.node.expressions[-1], "gap"))
-    return window
-
-
 def windowed(
-    text: Text, select: exp.Select, rows: Rows, call: WindowCall, keyed: KeyBy, sinks: Sinks
+    text: Text, select: exp.Select, call: WindowCall, keyed: KeyBy, sinks: Sinks
 ) -> tuple[WindowBy, Sinks]:
     """Rows in windows, and the sinks of late ones. Whatever is refused is refused where it is said."""
     with text.at(call.node):
-        node = WindowBy(keyed, _window(rows, call))
+        node = WindowBy(keyed, call.window)
     with text.at(select.args.get("lateness") or call.node):
         node = replace(node, lateness=lateness(text, select))
     late, late_sinks = late_policy(text, select, sinks)
