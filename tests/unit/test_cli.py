@@ -72,6 +72,11 @@ def test_init_writes_what_can_be_run_and_overwrites_nothing(starter):
     assert "exists already" in again.stderr
 
 
+def test_the_clicks_of_init_come_in_order(starter):
+    first, second = sorted((starter.parent / "clicks").iterdir())
+    assert first.stat().st_mtime < second.stat().st_mtime
+
+
 def test_validate_says_ok(starter):
     done = tidegate_command("validate", starter)
     assert (done.returncode, done.stderr) == (0, "")
