@@ -171,8 +171,7 @@ def events_of(
 ) -> tuple[Feed, tuple[Input, ...]]:
     """The relation as rows with an event time; `computed` are further columns that a query needs."""
     origin = relation.origin
-    if isinstance(origin, Planned):
-        raise AssertionError("results go on by derived()")
+    assert not isinstance(origin, Planned), "results go on by derived()"
     if isinstance(origin, United):
         return _union(text, relation, origin, computed, place)
     return _source(text, relation, origin, computed, place)
@@ -256,11 +255,17 @@ def finish(text: Text, relation: Relation, place: exp.Expr, main: SinkTable | No
         return Insert(None, (read,), sinks=sinks)
     if isinstance(origin, United):
         raise text.refuse(place, "UNION ALL goes with a window or ORDER BY; insert each query by itself")
-    columns = dict(relation.columns)
-    if origin.plan.retracts:  # without it the rows would not say which take back others
-        columns.setdefault(OP.name, column(OP.name))
+    columns = _with_op(text, relation.columns, place) if origin.plan.retracts else relation.columns
     chosen = _chosen(columns, origin.plan.schema)
     return Insert(origin.plan, origin.inputs, chosen, _text(relation.where), {**sinks, **origin.sinks})
+
+
+def _with_op(text: Text, columns: Columns, place: exp.Expr) -> Columns:
+    """The columns, and the one that says which rows take back others, selected or not."""
+    op = column(OP.name)
+    if columns.get(OP.name, op) != op:
+        raise text.refuse(place, "the column 'op' says which rows take back others: take another name")
+    return {**columns, OP.name: op}
 
 
 def _chosen(columns: Columns, schema: pa.Schema) -> tuple[Column, ...] | None:
