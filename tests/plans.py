@@ -7,7 +7,9 @@ import pyarrow as pa
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import TIMESTAMP, Aggregation, Emit, Feed, KeyBy, Reorder, Source, WindowBy
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.joins import How, Match
+from tidegate.plan.nodes import Aggregation, Emit, Feed, Join, KeyBy, Reorder, Source, WindowBy
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
@@ -25,6 +27,25 @@ SCHEMA = pa.schema(
 )
 #: With a column that can be each row's own gap.
 WITH_IDLE = SCHEMA.append(pa.field("idle", pa.duration("us")))
+#: The two sides of joins; where `shop` and `note` are no keys, pairs have two of each.
+LEFT_ROWS = pa.schema(
+    [
+        ("ts", TIMESTAMP),
+        ("user", pa.string()),
+        ("shop", pa.int64()),
+        ("items", pa.int64()),
+        ("note", pa.string()),
+    ]
+)
+RIGHT_ROWS = pa.schema(
+    [
+        ("at", TIMESTAMP),
+        ("user", pa.string()),
+        ("shop", pa.int64()),
+        ("price", pa.float64()),
+        ("note", pa.string()),
+    ]
+)
 ROWS = (("n", a.Count(None)),)
 ON_WATERMARK, DROP = OnWatermark(), Drop()
 
@@ -80,3 +101,34 @@ def reorder_plan(
     """A plan that puts rows in order, as it runs."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
     return optimize(Reorder(KeyBy(rows, tuple(keys)), late))
+
+
+def logical_join(
+    left: Window,
+    right: Window,
+    *,
+    keys: Sequence[str] = ("user",),
+    right_keys: Sequence[str] | None = None,
+    how: How = "inner",
+    match: Match = "overlap",
+    where: str | None = None,
+    lateness: tuple[int, int] = (0, 0),
+    late: tuple[LatePolicy, LatePolicy] = (DROP, DROP),
+    tolerance: tuple[int, int] = (0, 0),
+    feeds: tuple[Feed | None, Feed | None] = (None, None),
+) -> Join:
+    """A join as it is written. Options of the sides are pairs, and so are `feeds`, other operators."""
+    sides = []
+    for number, (window, schema, time) in enumerate(
+        ((left, LEFT_ROWS, "ts"), (right, RIGHT_ROWS, "at"))
+    ):
+        rows = feeds[number] or Source(schema, time, Micros(tolerance[number]))
+        names = right_keys if number and right_keys is not None else keys
+        keyed = KeyBy(rows, tuple(names))
+        sides.append(WindowBy(keyed, window, Micros(lateness[number]), late[number]))
+    return Join(*sides, how, match, where)
+
+
+def join_plan(left: Window, right: Window, **options: object) -> Join:
+    """A join as it runs: optimized."""
+    return optimize(logical_join(left, right, **options))

@@ -10,15 +10,12 @@ import psycopg
 import pytest
 
 import tidegate
-from tidegate.errors import PipelineError
 from tidegate.pipeline.load import load
 from tidegate.pipeline.places import check_places
 from tidegate.pipeline.start import start
 
 EXAMPLES = Path(tidegate.__file__).parents[2] / "examples"
-FILE_EXAMPLES = ["clicks-to-sessions", "late-rows", "sensors-lookahead"]
-#: Strict: once joins are built this fails, and the name moves up.
-WAITING = pytest.param("ads-join", marks=pytest.mark.xfail(raises=PipelineError, reason="no joins yet"))
+FILE_EXAMPLES = ["ads-join", "clicks-to-sessions", "late-rows", "sensors-lookahead"]
 
 
 def run_example(spark, name: str, folder: Path, **environment: str) -> Path:
@@ -40,7 +37,7 @@ def rows(files) -> list[dict]:
     return sorted(map(json.loads, lines), key=repr)
 
 
-@pytest.mark.parametrize("name", [*FILE_EXAMPLES, WAITING])
+@pytest.mark.parametrize("name", FILE_EXAMPLES)
 def test_an_example_leaves_what_it_promises(spark, tmp_path, name):
     place = run_example(spark, name, tmp_path)
     promised = sorted(file.stem for file in (place / "expected").iterdir())
@@ -67,6 +64,6 @@ def test_the_table_is_right_after_every_batch(spark, tmp_path, postgres):
 
 def test_every_example_is_run_and_listed():
     folders = sorted(place.name for place in EXAMPLES.iterdir() if place.is_dir())
-    assert folders == sorted([*FILE_EXAMPLES, *WAITING.values, "changelog-postgres"])
+    assert folders == sorted([*FILE_EXAMPLES, "changelog-postgres"])
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     assert [name for name in folders if f"[{name}]({name}/pipeline." not in listed] == []

@@ -8,6 +8,7 @@ import pytest
 
 import tidegate as tg
 from tests.chain_transcripts import CHAINED
+from tests.join_transcripts import JOINS
 from tests.session_transcripts import SESSIONS
 from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.spark.files import file_stream, write_files
@@ -16,7 +17,8 @@ from tidegate.spark import query as queries
 from tidegate.testing import BatchResult, Transcript
 from tidegate.testing.table import micros_of, to_arrow
 
-#: Timers, channels, types, restored state, a batch order of rows, several operators.
+#: Timers, channels, types, restored state, a batch order of rows, several operators, several sources.
+#: Of those each has rows in every batch but the last: Spark would take the next ones in their place.
 NAMES = (
     "a session goes on across micro-batches",
     "on_update: the earliest of merged sessions",
@@ -31,23 +33,32 @@ NAMES = (
     "null is a key, and rows without a time are errors",
     "a late row that is moved goes on at once, behind what was before the watermark",
     "corrections come in time: the lateness is held back",
+    "late rows after the purge are counted",
+    "full: what is left alone",
+    "a row that is moved to the watermark meets",
+    "a row without its event time is an error, on its own side",
+    "sessions bridged by a late row are one",
+    "two windowed aggregates meet in one query",
 )
 
 ON_SPARK = [
     transcript
-    for transcript in (*SESSIONS, *SLIDING, *ORDERED, *CHAINED)
+    for transcript in (*SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS)
     if transcript.name.startswith(NAMES)
 ]
 
 
 def run_on_spark(transcript: Transcript, spark: Any, folder: Path) -> list[BatchResult]:
     """What a query over the transcript's batches puts out; an empty last one is Spark's own."""
-    schema = sources_of(transcript.plan)[0].row_schema
-    write_files(folder / "in", (to_arrow(step.rows, schema) for step in transcript.steps if step.rows))
+    streams = []
+    for number, source in enumerate(sources_of(transcript.plan)):
+        given = (to_arrow(step.rows[number], source.row_schema) for step in transcript.steps)
+        write_files(folder / str(number), (rows for rows in given if rows.num_rows))
+        streams.append(file_stream(spark, folder / str(number), source.row_schema))
     sinks = {name: tg.sinks.memory() for name in transcript.plan.channels}
     query = queries.start(
         transcript.plan,
-        (file_stream(spark, folder / "in", schema),),
+        streams,
         str(folder / "checkpoint"),
         sinks,
         trigger={"availableNow": True},

@@ -55,7 +55,7 @@ def found(rows, *names):
 
 def everything_stored(host):
     """The pages of all operators."""
-    return [name for bucket in host._buckets.values() for name in bucket.pages]
+    return [name for pages in host.stored.values() for name in pages]
 
 
 # -- what is held back ----------------------------------------------------------------------------

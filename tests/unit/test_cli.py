@@ -156,7 +156,7 @@ def test_explain_as_json():
     assert job["name"] == "spend"
     assert job["logical"]["node"] == "Emit[changelog]"
     assert job["logical"]["inputs"][0]["node"] == "Aggregate[clicks=count(*), spend=sum(price)]"
-    assert job["physical"][0] == "SlicePreAggregate[user]"
+    assert job["physical"][0][0] == "SlicePreAggregate[user]"
     assert job["hold_backs"] == {"1 tumbling(1 minute)": "0 seconds"}
     assert job["channels"]["late"][-2:] == ["late_by", "watermark"]
 

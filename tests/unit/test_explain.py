@@ -47,5 +47,5 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_explain_themselves(name):
     plan = PLANS[name]
-    physical = render_physical(plan, [stage for one in kernels_of(plan) for stage in one.stages()])
+    physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
     assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

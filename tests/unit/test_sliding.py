@@ -66,8 +66,8 @@ def test_the_oracle_agrees_with_the_transcript(transcript):
     oracle, host = Oracle(transcript.plan), KernelHost(transcript.plan)
     results = []
     for step in transcript.steps:
-        results.append(oracle.batch(step.rows, host.watermark.watermark, step.now))
-        host.watermark.observe(micros_of(row["ts"]) for row in step.rows if row["ts"])
+        results.append(oracle.batch_of(step.rows, host.watermark, step.now))
+        host.observe(*step.rows)
     assert transcript.complaints(results) == []
 
 
@@ -393,7 +393,7 @@ def test_old_rows_go_though_new_ones_of_their_key_keep_coming(lookahead):
     sizes = []
     for time in range(0, 320, 5):
         host.batch([at(time)])
-        sizes.append(sum(map(len, host.stored[0].values())))
+        sizes.append(sum(map(len, host.stored[0, 0].values())))
     assert max(sizes[32:]) <= 1.3 * max(sizes[:32])
 
 

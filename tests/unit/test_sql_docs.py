@@ -8,5 +8,5 @@ def test_the_page_on_sql_is_one_program():
     blocks = FENCE.findall((ROOT / "docs" / "sql.md").read_text("utf-8"))
     program = sql.compile("\n".join(code for language, code in blocks if language == "sql"))
     assert [insert.sinks["main"].name for insert in program.inserts] == [
-        "spend", "averages", "sessions", "in_order", "peaks",
+        "spend", "averages", "sessions", "in_order", "peaks", "pairs",
     ]  # fmt: skip

@@ -7,7 +7,6 @@ import pytest
 from tests.session_transcripts import SESSIONS
 from tests.transcripts import TRANSCRIPTS
 from tidegate.testing import KernelHost, Oracle, Transcript, run
-from tidegate.testing.table import micros_of
 
 EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", [*TRANSCRIPTS, *SESSIONS], ids=lambda t: t.name)
 
@@ -32,8 +31,8 @@ def test_the_oracle_agrees_with_the_transcript(transcript):
     host = KernelHost(transcript.plan)
     results = []
     for step in transcript.steps:
-        results.append(oracle.batch(step.rows, host.watermark.watermark, step.now))
-        host.watermark.observe(micros_of(row["ts"]) for row in step.rows if row["ts"])
+        results.append(oracle.batch_of(step.rows, host.watermark, step.now))
+        host.observe(*step.rows)
     assert transcript.complaints(results) == []
 
 

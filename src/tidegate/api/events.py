@@ -17,11 +17,13 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import (
     Aggregation,
     Derived,
     Emit,
     Feed,
+    Join,
     KeyBy,
     Output,
     Reorder,
@@ -110,9 +112,7 @@ class Events:
         """The rows of several sources together; their watermark is the lowest of theirs."""
         together = (self, *others)
         sources = [source for one in together for source in _sources(one)]
-        frames = tuple(frame for one in together for frame in one.frames)
-        if len({frame.isStreaming for frame in frames}) > 1:
-            raise PlanError("union() of streaming and batch events: one of them would never end")
+        frames = _of_one_kind(*(frame for one in together for frame in one.frames), what="union()")
         return Events(frames, Union(tuple(sources)))
 
     def key_by(self, *columns: str) -> KeyedEvents:
@@ -125,9 +125,15 @@ class Events:
         """Windows over all rows together."""
         return self.key_by().window(window, allowed_lateness=allowed_lateness, late=late)
 
-    def reorder(self, *, late: LatePolicy = DROP) -> Ordered:
+    def reorder(self, *, late: LatePolicy = DROP) -> Rows:
         """All rows in the order of event time, then arrival, as far as the watermark has come."""
         return self.key_by().reorder(late=late)
+
+
+def _of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
+    if len({frame.isStreaming for frame in frames}) > 1:
+        raise PlanError(f"{what} of streaming and batch events: one of them would never end")
+    return frames
 
 
 def _sources(events: Events) -> tuple[Source, ...]:
@@ -155,9 +161,9 @@ class KeyedEvents:
         lateness = micros(allowed_lateness, "allowed_lateness", zero=True)
         return WindowedEvents(self.frames, WindowBy(self.node, window, lateness, _policy(late)))
 
-    def reorder(self, *, late: LatePolicy = DROP) -> Ordered:
+    def reorder(self, *, late: LatePolicy = DROP) -> Rows:
         """The rows of each key in the order of event time, then arrival."""
-        return Ordered(self.frames, Reorder(self.node, _policy(late)))
+        return Rows(self.frames, Reorder(self.node, _policy(late)))
 
 
 def _policy(late: LatePolicy) -> LatePolicy:
@@ -176,6 +182,32 @@ class WindowedEvents:
     def agg(self, **aggregates: Aggregate) -> Result:
         """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`."""
         return Result(self.frames, Aggregation(self.node, tuple(aggregates.items())))
+
+    def join(
+        self,
+        other: WindowedEvents,
+        *,
+        how: How = "inner",
+        match: Match = "overlap",
+        where: str | None = None,
+    ) -> Rows:
+        """Pairs of rows, of these events and others, whose keys are equal and whose windows meet.
+
+        Tumbling windows join with tumbling or hopping ones, sessions with sessions. With
+        `match="within"` the row of the hopping windows itself must lie in the tumbling one. `where` is a
+        further condition, in SQL over the columns of a pair. `left`, `right` and `full` also give the
+        rows that met nothing, once nothing can meet them any more.
+
+        >>> import tidegate as tg
+        >>> shown = tg.events(clicks_df, time="ts").key_by("user").window(tg.tumbling("10 s"))
+        >>> clicked = tg.events(clicks_df, time="ts").key_by("user").window(tg.hopping("30 s", "10 s"))
+        >>> shown.join(clicked, where="price_left > price_right").channels
+        ('main', 'errors')
+        """
+        if not isinstance(other, WindowedEvents):
+            raise PlanError(f"join() takes events with windows, such as events.window(…), got {other!r}")
+        frames = _of_one_kind(*self.frames, *other.frames, what="join()")
+        return Rows(frames, Join(self.node, other.node, how, match, where))
 
 
 class Runnable:
@@ -228,8 +260,7 @@ class Runnable:
     def plan_text(self) -> str:
         """What `explain()` prints."""
         plan = optimize(self.node)
-        stages = [stage for kernel in kernels_of(plan) for stage in kernel.stages()]
-        physical = render_physical(plan, stages)
+        physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
     def to_df(self, *, buckets: int | None = None) -> DataFrame:
@@ -301,12 +332,12 @@ class Result(Runnable):
 
 
 @dataclass(frozen=True)
-class Ordered(Runnable):
-    """Rows in order."""
+class Rows(Runnable):
+    """Rows in order, or in pairs."""
 
     frames: tuple[DataFrame, ...]
-    plan: Reorder
+    plan: Reorder | Join
 
     @property
-    def node(self) -> Reorder:
+    def node(self) -> Reorder | Join:
         return self.plan

@@ -8,7 +8,8 @@ from dataclasses import InitVar, dataclass, field
 from threading import Lock
 
 from tidegate.observe.progress import SourceProgress
-from tidegate.operators.kernel import COUNTER, COUNTERS, GAUGE, HEARTBEAT, HIGHEST
+from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST
+from tidegate.operators.kernels import counters_of
 from tidegate.plan.nodes import MAIN, Output
 
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
@@ -21,6 +22,7 @@ class Metrics:
 
     plan: InitVar[Output]
     sources: SourceProgress = field(init=False)
+    counters: tuple[str, ...] = field(init=False)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
     _held: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -30,6 +32,7 @@ class Metrics:
 
     def __post_init__(self, plan: Output) -> None:
         self.sources = SourceProgress.of(plan)
+        self.counters = counters_of(plan)
 
     def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
         """Take in what a batch's packed rows say; the rows per channel come back."""
@@ -58,7 +61,7 @@ class Metrics:
         with self._lock:
             total = sum(self._batches.values(), Counter(self._past))
             held = {name: self._held_by_all(name) for name in ("buffer_size", "state_rows")}
-            named = dict.fromkeys((*COUNTERS, "rows_out"), 0)
+            named = dict.fromkeys((*self.counters, "rows_out"), 0)
             for channel, rows in total.items():
                 named[_name(channel)] = rows
             named["late_dropped_count"] = named["late_dropped"]

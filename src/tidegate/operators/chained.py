@@ -1,12 +1,12 @@
-"""A kernel that is fed by another one: it takes in first and closes then, and lies behind."""
+"""A kernel that is not the first: fed by another one it takes in first, closes then, and lies behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel, retractions_first
+from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel, Port, retractions_first
 from tidegate.operators.state import BucketState
 from tidegate.plan.time import render
 
@@ -18,21 +18,28 @@ class Chained:
     late; after that the watermark moves, less what the operators above may still hold.
     """
 
-    def __init__(self, kernel: Kernel, hold_back: int, number: int, *, retracts: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, hold_back: int, number: int, fed: frozenset[str], *, retracts: bool
+    ) -> None:
         self.kernel = kernel
         self.number = number
         self.retracts = retracts
         self.hold_back = hold_back
         self.inputs = kernel.inputs
+        #: The inputs that other operators feed; the others read sources, and are judged under W.
+        self.fed = fed
 
-    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
-        return self.kernel.pack(rows, buckets)
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        return self.kernel.ports
 
     def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
-        out = self.kernel.step(state, inputs, Clock(None, clock.now)) if inputs else Outcome()
-        if clock.watermark is not None or not inputs:
+        before = [parcel for parcel in inputs if parcel.channel in self.fed]
+        others = [parcel for parcel in inputs if parcel.channel not in self.fed]
+        out = self.kernel.step(state, before, Clock(None, clock.now)) if before else Outcome()
+        if clock.watermark is not None or others or not before:
             reached = None if clock.watermark is None else clock.watermark - self.hold_back
-            out = out.then(self.kernel.step(state, [], Clock(reached, clock.now)))
+            out = out.then(self.kernel.step(state, others, Clock(reached, clock.now)))
         if self.retracts:
             out.tables = retractions_first(out.tables)
         if out.due is not None:
@@ -43,6 +50,8 @@ class Chained:
 
     def stages(self) -> list[str]:
         first, *others = self.kernel.stages()
+        if not self.fed:
+            return [first, *others]
         return [f"{first} behind the sources by {render(self.hold_back)}", *others]
 
     def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:

@@ -38,6 +38,9 @@ COUNTERS = (
     "late_reassigned",
 )
 
+#: Those of joins besides.
+JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
+
 
 @dataclass(frozen=True)
 class Parcel:
@@ -93,14 +96,26 @@ class Outcome:
             yield Parcel(bucket, GAUGE + name, held)
 
 
+class Port(Protocol):
+    """Where rows come into an operator."""
+
+    #: The channel its parcels travel on.
+    name: str
+
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
+        """Parcels for the buckets, from rows of the input's schema."""
+        ...
+
+
 class Kernel(Protocol):
     """One operator: how its rows are packed, how its state moves, when it wants to be woken."""
 
     #: The channels `step` takes; parcels of others pass by.
     inputs: frozenset[str]
 
-    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
-        """Parcels for the buckets, from rows of the operator's input schema."""
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """One for each input of the operator, in their order."""
         ...
 
     def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:

@@ -1,29 +1,43 @@
 """Which kernels run a plan."""
 
 from tidegate.operators.chained import Chained
-from tidegate.operators.kernel import Kernel
+from tidegate.operators.kernel import COUNTERS, JOIN_COUNTERS, Kernel
+from tidegate.operators.pane_join import PaneJoin
 from tidegate.operators.reorder import ReorderKernel
+from tidegate.operators.session_join import SessionJoin
 from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import Output, Reorder, stages_of
+from tidegate.plan.nodes import Derived, Join, Output, Reorder, stages_of
 from tidegate.plan.windows import Session, Sliding
 
 
 def kernels_of(plan: Output) -> list[Kernel]:
-    """The kernels of a chain, the one that reads the sources first."""
-    first, *others = stages_of(plan)
-    return [_kernel_of(first), *(_chained(stage, number) for number, stage in enumerate(others, 2))]
+    """The kernels of a plan, each after those that feed it."""
+    return [_in_its_place(stage, number) for number, stage in enumerate(stages_of(plan), 1)]
 
 
-def _chained(stage: Output, number: int) -> Chained:
-    return Chained(_kernel_of(stage), held_back(stage), number, retracts=stage.retracts)
+def counters_of(plan: Output) -> tuple[str, ...]:
+    """Every counter the operators of a plan may keep."""
+    joins = any(isinstance(stage, Join) for stage in stages_of(plan))
+    return (*COUNTERS, *JOIN_COUNTERS) if joins else COUNTERS
+
+
+def _in_its_place(stage: Output, number: int) -> Kernel:
+    kernel = _kernel_of(stage)
+    inlets = zip(stage.inlets, kernel.ports, strict=True)
+    fed = frozenset(port.name for inlet, port in inlets if isinstance(inlet.feed, Derived))
+    if number == 1:
+        return kernel  # it reads sources, and is the first to
+    return Chained(kernel, held_back(stage), number, fed, retracts=stage.retracts)
 
 
 def _kernel_of(stage: Output) -> Kernel:
     if isinstance(stage, Reorder):
         return ReorderKernel(stage)
+    if isinstance(stage, Join):
+        return SessionJoin(stage) if isinstance(stage.left.window, Session) else PaneJoin(stage)
     window = stage.windowed.window
     if isinstance(window, Sliding):
         return SlidingKernel(stage, window)

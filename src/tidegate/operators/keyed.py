@@ -1,4 +1,4 @@
-"""What all kernels share: packing rows for the bucket of their key, the late policy, unpacking."""
+"""What all kernels share: packing rows for the bucket of their key, late rows, steps, unpacking."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
-from tidegate.operators.kernel import Clock, Outcome, Parcel, count_parcels
+from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
 from tidegate.operators.late import SideOutputRouter
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Inlet, Reorder
 
 #: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
 #: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
@@ -26,7 +26,7 @@ BROKEN, REASON_END = "__tidegate_broken", "\0"
 #: How many rows a partial state stands for.
 ROWS = "__tidegate_rows"
 
-_PARTIALS, _OWNER = "partials", "__tidegate_owner"
+PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
 Put = Callable[["pl.DataFrame"], None]
 
@@ -63,39 +63,46 @@ class Turn:
     was: int | None
     watermark: int | None
     now: int
-    out: Outcome
-    #: Takes results, in the order they are to leave in.
-    put: Put
+    out: Outcome = field(default_factory=Outcome)
+    #: In the order they are to leave in.
+    results: list[pl.DataFrame] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, state: BucketState, clock: Clock, arrivals: Sequence[Arrival] = ()) -> Turn:
+        was = state.directory.watermark
+        return cls(state, arrivals, was, was if clock.watermark is None else clock.watermark, clock.now)
+
+    def put(self, rows: pl.DataFrame) -> None:
+        self.results.append(rows)
+
+    def end(self, due: int | None) -> Outcome:
+        self.state.directory.watermark = self.watermark
+        self.out.due = due
+        if due is not None and self.watermark is not None:
+            self.out.due = max(due, self.watermark + 1)
+        return self.out
 
 
-class KeyedKernel(ABC):
-    """A kernel whose state is kept by key, for one operator of a plan."""
+class KeyedInput(ABC):
+    """An input of an operator whose state is kept by key: how rows are packed, and which are late."""
 
-    inputs = frozenset({_PARTIALS})
+    #: The counter of its rows, where an operator has several inputs.
+    counted_as: str | None = None
 
-    def __init__(self, plan: Output) -> None:
-        self.time = plan.feed.time
-        self.keys = plan.keyed.keys
-        self.router = SideOutputRouter(plan.late, self.time)
-        self.channels = plan.channels
-        self.row_schema = plan.feed.schema
+    def __init__(self, inlet: Inlet, channels: Mapping[str, pa.Schema], name: str = PARTIALS) -> None:
+        self.name = name
+        self.time = inlet.feed.time
+        self.keys = inlet.keyed.keys
+        #: The names under which the operator knows them.
+        self.known_keys = self.keys
+        self.router = SideOutputRouter(inlet.late, self.time)
+        self.channels = channels
+        self.row_schema = inlet.feed.schema
         self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
 
     @abstractmethod
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and place in time; `owners` asks which is whose."""
-
-    @abstractmethod
-    def advance(self, turn: Turn) -> int | None:
-        """Close what is due, take in what came, forget what is over; when the next falls due."""
-
-    @abstractmethod
-    def stages(self) -> list[str]:
-        """The physical operators, in the order rows pass them."""
-
-    @abstractmethod
-    def times(self, results: pa.Table) -> Mapping[str, np.ndarray]:
-        """The columns of results that are instants and that results carry in another form."""
 
     @property
     def carries_rows(self) -> bool:
@@ -112,6 +119,8 @@ class KeyedKernel(ABC):
                 broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
                 counts["errors"] += broken.num_rows
                 yield self._errors(reason, broken, buckets[0])
+        if self.counted_as is not None:
+            counts[self.counted_as] = rows.num_rows
         packed = self.preaggregate(rows, counts, owners=self.carries_rows)
         yield from count_parcels(buckets[0], counts)
         yield from self._parcels(rows, packed, buckets)
@@ -139,29 +148,18 @@ class KeyedKernel(ABC):
                 owner = pa.array(place[packed.owner[carried]])
                 carried_rows = rows.select(self.row_schema.names).filter(pa.array(carried))
                 tables.append(carried_rows.append_column(_OWNER, owner))
-            yield Parcel(bucket, _PARTIALS, int(states[ROWS].sum()), blobs.encode(tables))
+            yield Parcel(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
-    # -- step ---------------------------------------------------------------------------------
+    # -- what came ----------------------------------------------------------------------------
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
-        out = Outcome()
-        was = state.directory.watermark
-        watermark = was if clock.watermark is None else clock.watermark
-        results: list[pl.DataFrame] = []
-        arrivals = self._arrivals(state, inputs)
-        due = self.advance(Turn(state, arrivals, was, watermark, clock.now, out, results.append))
-        self.put_out(state, results, out)
-        state.directory.watermark = watermark
-        out.due = due if due is None or watermark is None else max(due, watermark + 1)
-        return out
-
-    def _arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
-        """What the parcels brought, in the order they came."""
-        sent = [blobs.decode(parcel.blob) for parcel in inputs if parcel.blob is not None]
-        states = state.recode([(own, partials) for own, partials, *_ in sent])
+    def arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
+        """What the input's parcels brought, in the order they came."""
+        own = [(parcel, parcel.blob) for parcel in inputs if parcel.channel == self.name]
+        sent = [blobs.decode(blob) for _, blob in own if blob is not None]
+        states = state.recode([(known, partials) for known, partials, *_ in sent])
         return [
             Arrival(part, parcel.sender, *carried)
-            for part, parcel, (_, _, *carried) in zip(states, inputs, sent, strict=True)
+            for part, (parcel, _), (_, _, *carried) in zip(states, own, sent, strict=True)
         ]
 
     def part_late(self, turn: Turn, too_late: Sequence[np.ndarray]) -> list[pl.DataFrame]:
@@ -187,27 +185,60 @@ class KeyedKernel(ABC):
         owned = pa.array(chosen[arrival.rows.column(_OWNER).to_numpy()])
         return arrival.rows.filter(owned).drop_columns(_OWNER)
 
-    def put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
-        """Send results off, in the order they were made."""
-        for rows in results:
-            if len(rows):
-                out.emit(MAIN, *own_keys(state.known_keys, rows))
 
-    # -- unpack -------------------------------------------------------------------------------
+class KeyedKernel(KeyedInput):
+    """A kernel of one input whose state is kept by key, for one operator of a plan."""
+
+    inputs = frozenset({PARTIALS})
+
+    def __init__(self, plan: Emit | Reorder) -> None:
+        [inlet] = plan.inlets
+        super().__init__(inlet, plan.channels)
+
+    @abstractmethod
+    def advance(self, turn: Turn) -> int | None:
+        """Close what is due, take in what came, forget what is over; when the next falls due."""
+
+    @abstractmethod
+    def stages(self) -> list[str]:
+        """The physical operators, in the order rows pass them."""
+
+    @abstractmethod
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        """The columns of results that are instants and that results carry in another form."""
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        return (self,)
+
+    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+        turn = Turn.begin(state, clock, self.arrivals(state, inputs))
+        due = self.advance(turn)
+        self.put_out(turn)
+        return turn.end(due)
+
+    def put_out(self, turn: Turn) -> None:
+        """Send results off, in the order they were made."""
+        for rows in turn.results:
+            if len(rows):
+                turn.out.emit(MAIN, *own_keys(turn.state.known_keys, rows))
 
     def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
+        schema = self.channels[channel]
         if channel != MAIN:
-            return tables[-1].cast(self.channels[channel])
+            return tables[-1].cast(schema)
         known_keys, rows = tables
-        return self.decoded(known_keys, rows, self.channels[MAIN])
-
-    def decoded(self, known_keys: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows with codes of keys, and times as numbers, as rows of a schema."""
         by_key = known_keys.take(rows.column(KEY))
-        columns = {name: rows.column(name) for name in rows.column_names}
-        columns |= {name: by_key.column(name) for name in self.keys}
-        columns |= {name: pa.array(values) for name, values in self.times(rows).items()}
-        return pa.table([columns[f.name].cast(f.type) for f in schema], schema=schema)
+        return in_schema(schema, columns_of(rows) | columns_of(by_key) | self.times(rows))
+
+
+def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+def in_schema(schema: pa.Schema, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Rows of a schema from columns by name, times as numbers among them."""
+    return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def _as_text(broken: pa.Table) -> list[str]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidegate.plan.nodes import LATE_COLUMNS, TIMESTAMP
+from tidegate.operators.slicing import Number
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.nodes import LATE_COLUMNS
 from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class AllowedLatenessTracker:
         """What ends up to here is closed."""
         return NEVER if watermark is None else watermark - self.lateness
 
-    def closes_at(self, end: int) -> int:
+    def closes_at(self, end: Number) -> Number:
         """The watermark at which a window with this end closes."""
         return end + self.lateness
 

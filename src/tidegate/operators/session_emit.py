@@ -14,13 +14,11 @@ import polars as pl
 from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.changelog import net_change
 from tidegate.operators.keyed import Put
+from tidegate.operators.session_merge import NUMBER
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
 from tidegate.operators.windowed import ANY_TIME
 from tidegate.plan.policies import Emission, Retracting
-
-#: The number of a session among those of one batch.
-NUMBER = "__tidegate_number"
 
 #: Columns of sessions that take turns: their rows that are out, and whether those no longer hold.
 _OUT, _WAITING = "__tidegate_out", "__tidegate_waiting"

@@ -72,6 +72,6 @@ class Slicing:
     def end(self, window: Number) -> Number:
         return self.start(window) + self.window.size
 
-    def last_ended(self, time: int) -> int:
+    def last_ended(self, time: Number) -> Number:
         """The last window with `end <= time`."""
         return (time - self.window.offset - self.window.size) // self.window.slide

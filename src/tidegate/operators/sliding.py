@@ -16,6 +16,7 @@ from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.arrived import arrived_ranges
 from tidegate.operators.keyed import Turn
 from tidegate.operators.late import NEVER
+from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import RowKernel
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.timeline import Timeline
@@ -32,7 +33,7 @@ class SlidingKernel(RowKernel):
         super().__init__(plan)
         self.window = window
         self.accumulators = Accumulators(plan.input.aggregates)
-        self.page_width = max(1, window.lookback + window.reach)
+        self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))
 
     def stages(self) -> list[str]:
         return [
@@ -57,13 +58,13 @@ class SlidingKernel(RowKernel):
         # A row that the late policy moves to the watermark looks back from there.
         oldest = now - ahead - self.window.lookback
         if self.window.lookahead is not None:
-            turn.put(self._complete(state, self.held_between(state, was - ahead + 1, now - ahead)))
+            turn.put(self._complete(state, self.table.between(state, was - ahead + 1, now - ahead)))
         fresh = self.in_time(turn)
         if fresh is not None and self.window.lookahead is None:
             turn.put(self._arrived(state, fresh))
-            self.keep(state, fresh.select(self._content(fresh)), oldest)
+            self.table.keep(state, fresh.select(self._content(fresh)), oldest)
         elif fresh is not None:
-            self.keep(state, fresh, oldest)
+            self.table.keep(state, fresh, oldest)
             # What the late policy moved to the watermark may be due at once.
             turn.put(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
         self.forget(turn, oldest)
@@ -71,13 +72,13 @@ class SlidingKernel(RowKernel):
 
     def _due(self, state: BucketState, now: int) -> int | None:
         """When the next result is complete, or the first page can go."""
-        last = self.last_of_a_page(state)
+        last = self.table.last_of_a_page(state)
         if last is None:
             return None
         gone = last + self.window.reach + self.window.lookback + 1
         if self.window.lookahead is None:
             return gone
-        waiting = self.next_after(state, now - self.window.reach)
+        waiting = self.table.next_after(state, now - self.window.reach)
         return gone if waiting is None else min(gone, waiting + self.window.reach)
 
     # -- results ------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class SlidingKernel(RowKernel):
 
     def _around(self, state: BucketState, key: np.ndarray, low: int, high: int) -> list[pl.DataFrame]:
         """What is held of these keys between these times, and perhaps a little more."""
-        pages = [page.select(self._content(page)) for page in self.held(state, low, high)]
+        pages = [page.select(self._content(page)) for page in self.table.pages(state, low, high)]
         return state.of_keys(pages, key)
 
     def _content(self, rows: pl.DataFrame) -> list[str]:

@@ -204,6 +204,13 @@ class BucketState:
                 self._remove(page)
             self._write_all(table, rows, position, width, pile[0].generation)
 
+    def replace(self, table: str, rows: pl.DataFrame | None, position: str) -> None:
+        """Keep these rows of a table and no others."""
+        for page in self.pages(table):
+            self._remove(page)
+        if rows is not None:
+            self._write_all(table, rows, position, LAST_POSITION, 1)
+
     def commit(self) -> None:
         """Make the batch's changes part of the stored state."""
         if self.directory.pages:

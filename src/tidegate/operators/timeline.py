@@ -37,11 +37,19 @@ class Timeline:
 
     def first_from(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The first place of a key's rows at that time or after it, or where the next key begins."""
-        return np.searchsorted(self._sorted, self._word(key, time))
+        return np.searchsorted(self._sorted, self._word(self._known(key), time))
 
     def last_until(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The last place of a key's rows at that time or before it, or of the key before."""
-        return np.searchsorted(self._sorted, self._word(key, time), side="right") - 1
+        return np.searchsorted(self._sorted, self._word(self._known(key), time), side="right") - 1
+
+    def _known(self, key: np.ndarray) -> np.ndarray:
+        """Keys beyond the rows' own are all alike: one after the last."""
+        return np.minimum(key, self._last_key + 1)
+
+    @cached_property
+    def _last_key(self) -> int:
+        return int(self.key.max())
 
     @cached_property
     def word(self) -> np.ndarray:
@@ -63,7 +71,7 @@ class Timeline:
     @cached_property
     def _moments(self) -> np.ndarray | None:
         """All times there are, where key and time do not fit in one word; ranks stand for them."""
-        fits = int(self.key.max()).bit_length() + self._bits <= _WORD
+        fits = (self._last_key + 1).bit_length() + self._bits <= _WORD
         return None if fits else np.unique(self.time)
 
     def _word(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:

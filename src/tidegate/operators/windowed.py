@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.kernel import Outcome, retractions_first
-from tidegate.operators.keyed import KeyedKernel
+from tidegate.operators.kernel import retractions_first
+from tidegate.operators.keyed import KeyedKernel, Turn
 from tidegate.operators.late import AllowedLatenessTracker
-from tidegate.operators.state import BucketState
 from tidegate.plan.nodes import Emit
 
 #: Due as soon as the watermark moves at all, or is known at all.
@@ -34,10 +31,12 @@ class WindowKernel(KeyedKernel):
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """The start and the end of each result's window."""
 
-    def times(self, results: pa.Table) -> Mapping[str, np.ndarray]:
-        return dict(zip(("window_start", "window_end"), self.bounds(results), strict=True))
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        return dict(
+            zip(("window_start", "window_end"), map(pa.array, self.bounds(results)), strict=True)
+        )
 
-    def put_out(self, state: BucketState, results: Sequence[pl.DataFrame], out: Outcome) -> None:
-        super().put_out(state, results, out)
+    def put_out(self, turn: Turn) -> None:
+        super().put_out(turn)
         if self.retracts:
-            out.tables = retractions_first(out.tables)
+            turn.out.tables = retractions_first(turn.out.tables)

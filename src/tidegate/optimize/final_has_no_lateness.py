@@ -6,13 +6,13 @@ After:  Emit[final] ← Aggregate ← Window[…, allowed_lateness=0 seconds]
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Output, Reorder, with_input
+from tidegate.plan.nodes import Emit, Output, with_input
 from tidegate.plan.policies import OnWindowClose
 from tidegate.plan.time import Micros
 
 
 def final_has_no_lateness(plan: Output) -> Output:
-    if isinstance(plan, Reorder) or plan.emission != OnWindowClose(final=True):
+    if not isinstance(plan, Emit) or plan.emission != OnWindowClose(final=True):
         return plan
     window = replace(plan.windowed, lateness=Micros(0))
     return with_input(plan, with_input(plan.input, window))

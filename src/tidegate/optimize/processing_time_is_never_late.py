@@ -9,7 +9,7 @@ where time already is.
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Derived, Output, Reorder, sources_of, with_input
+from tidegate.plan.nodes import Inlet, Output, processing_time, with_inlets
 from tidegate.plan.policies import Reassign
 from tidegate.plan.time import LONGEST
 
@@ -17,9 +17,8 @@ _WHATEVER_THE_CLOCK_DOES = Reassign(LONGEST)
 
 
 def processing_time_is_never_late(plan: Output) -> Output:
-    if isinstance(plan.feed, Derived) or not sources_of(plan)[0].processing_time:
-        return plan
-    if isinstance(plan, Reorder):
-        return replace(plan, late=_WHATEVER_THE_CLOCK_DOES)
-    window = replace(plan.windowed, late=_WHATEVER_THE_CLOCK_DOES)
-    return with_input(plan, with_input(plan.input, window))
+    return with_inlets(plan, _never_late)
+
+
+def _never_late(inlet: Inlet) -> Inlet:
+    return replace(inlet, late=_WHATEVER_THE_CLOCK_DOES) if processing_time(inlet.feed) else inlet

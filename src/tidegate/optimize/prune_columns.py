@@ -3,18 +3,18 @@
 Before: Events[columns=(ts, user, price, agent, referrer)]
 After:  Events[columns=(ts, user, price)]
 
-Where rows themselves go on, around a window each or to a side output, every column stays: pruning
-there would silently cut what users see.
+Where rows themselves go on, around a window each, in pairs or to a side output, every column stays:
+pruning there would silently cut what users see.
 """
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Derived, Emit, Feed, Output, Reorder, Source, Union, with_feed
+from tidegate.plan.nodes import Derived, Emit, Feed, Output, Source, Union, with_feed
 from tidegate.plan.policies import SideOutput
 
 
 def prune_columns(plan: Output) -> Output:
-    if isinstance(plan, Reorder) or plan.by_row or isinstance(plan.late, SideOutput):
+    if not isinstance(plan, Emit) or plan.by_row or isinstance(plan.late, SideOutput):
         return plan
     return with_feed(plan, _reading(plan.feed, _read_by(plan)))
 

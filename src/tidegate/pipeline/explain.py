@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
 from tidegate.plan.explain import render_logical, render_physical
-from tidegate.plan.graph import held_back, operator_names
-from tidegate.plan.nodes import Node, Output, stages_of
+from tidegate.plan.graph import Place, held_back, operator_names, tree_of
+from tidegate.plan.nodes import Feed, Node, Output, stages_of
 from tidegate.plan.time import render
 
 
@@ -64,8 +63,9 @@ def _physical(job: Job) -> list[str]:
     return [] if plan is None else render_physical(plan, _stages(plan)).splitlines()
 
 
-def _stages(plan: Output) -> list[str]:
-    return [stage for kernel in kernels_of(plan) for stage in kernel.stages()]
+def _stages(plan: Output) -> list[list[str]]:
+    """The physical stages of each operator."""
+    return [kernel.stages() for kernel in kernels_of(plan)]
 
 
 def _hold_backs(job: Job) -> dict[str, str]:
@@ -112,28 +112,32 @@ def _tree(node: Node) -> dict[str, Any]:
 
 
 def _flow(job: Job, number: int) -> Iterator[str]:
-    plan = _plan(job)
-    names = [f"q{number}s{place}" for place in range(len(stages_of(plan)) if plan else 0)]
-    for stream in dict.fromkeys(one.stream.name for one in job.insert.inputs):
+    plan, streams = _plan(job), [one.stream.name for one in job.insert.inputs]
+    for stream in dict.fromkeys(streams):
         yield f"    {stream}[({_label(stream)})]"
-    for name, stage in zip(names, stages_of(plan) if plan else (), strict=True):
-        yield f"    {name}[{_label(*_labels(stage))}]"
-    for one in job.insert.inputs:
-        yield f"    {one.stream.name} --> {names[0] if names else f'q{number}main'}"
-    yield from (f"    {a} --> {b}" for a, b in pairwise(names))
+    if plan is None:
+        yield from (f"    {stream} --> q{number}main" for stream in streams)
+    for place in () if plan is None else tree_of(plan).from_the_end():
+        name = f"q{number}s{place.number}"
+        yield f"    {name}[{_label(*_labels(place.stage))}]"
+        for feed in place.feeds:
+            feeders = (
+                [f"q{number}s{feed.number}"]
+                if isinstance(feed, Place)
+                else map(streams.__getitem__, feed)
+            )
+            yield from (f"    {feeder} --> {name}" for feeder in feeders)
     for channel, sink in _sinks(job).items():
         yield f"    q{number}{channel}[({_label(sink)})]"
-        if names:
-            yield f"    {names[-1]} -- {channel} --> q{number}{channel}"
+        if plan is not None:
+            last = tree_of(plan).number
+            yield f"    q{number}s{last} -- {channel} --> q{number}{channel}"
 
 
-def _labels(stage: Output) -> list[str]:
+def _labels(node: Node) -> list[str]:
     """The nodes of one operator, as rows pass them."""
-    labels, node = [stage.label()], stage.inputs[0]
-    while node is not stage.feed:
-        labels.append(node.label())
-        [node] = node.inputs
-    return labels[::-1]
+    below = [] if isinstance(node, Feed) else [label for one in node.inputs for label in _labels(one)]
+    return below if isinstance(node, Feed) else [*below, node.label()]
 
 
 def _label(*lines: str) -> str:

@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
 
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
 
 def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
     """The field, or an error that says what was looked for and what there is."""

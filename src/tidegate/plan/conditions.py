@@ -13,18 +13,19 @@ from tidegate.errors import PlanError, TypeMismatch
 _OVER_ROWS = {"Agg", "Len", "Over", "Window", "Rolling"}
 
 
-def check_condition(when: str, schema: pa.Schema) -> None:
+def check_condition(text: str, schema: pa.Schema, name: str = "when") -> None:
     """Refuse what is not true or false of each row by itself."""
+    given = f"{name}={text!r}"
     try:
-        condition = pl.sql_expr(when)
+        condition = pl.sql_expr(text)
         answer = pl.DataFrame(schema.empty_table()).select(condition).dtypes[0]
     except Exception as error:  # what Polars raises here depends on what is wrong
         columns = ", ".join(schema.names)
-        raise PlanError(f"when={when!r} is no condition over {columns}: {error}") from None
+        raise PlanError(f"{given} is no condition over {columns}: {error}") from None
     if answer != pl.Boolean:
-        raise TypeMismatch(f"when={when!r} is {answer}; a condition is true or false")
+        raise TypeMismatch(f"{given} is {answer}; a condition is true or false")
     if _OVER_ROWS & set(_words(json.loads(condition.meta.serialize(format="json")))):
-        raise PlanError(f"when={when!r} looks at several rows; a condition is about one")
+        raise PlanError(f"{given} looks at several rows; a condition is about one")
 
 
 def _words(tree: Any) -> Iterator[str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from tidegate.plan.nodes import Derived, Output, Reorder, stages_of
+from tidegate.plan.joins import SIDES
+from tidegate.plan.nodes import Derived, Join, KeyBy, Output, Reorder, stages_of
 from tidegate.plan.time import render
 
 Identity = dict[str, str]
@@ -31,10 +32,10 @@ def stage_identities(plan: Output, identity: Identity) -> list[Identity]:
 
 
 def _parts(stage: Output) -> Identity:
-    rows, feed = stage.feed.schema, stage.feed
-    keys = {"keys": _typed(rows, stage.keyed.keys) or "global"}
-    if isinstance(feed, Derived):
-        keys["time"] = feed.time
+    if isinstance(stage, Join):
+        return _join_parts(stage)
+    rows = stage.feed.schema
+    keys = _keys(stage.keyed)
     if isinstance(stage, Reorder):
         return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
     window, types = stage.windowed, stage.input.schema
@@ -48,6 +49,23 @@ def _parts(stage: Output) -> Identity:
         "emission": str(stage.emission),
     }
     return parts | ({"rows": _typed(rows, rows.names)} if stage.by_row else {})
+
+
+def _join_parts(join: Join) -> Identity:
+    parts = {"operator": "join", "how": join.how, "match": join.match, "where": str(join.where)}
+    for name, side in zip(SIDES, join.sides, strict=True):
+        own = _keys(side.input) | {
+            "window": str(side.window),
+            "allowed lateness": render(side.lateness),
+            "rows": _typed(side.schema, side.schema.names),
+        }
+        parts |= {f"{part} on the {name}": value for part, value in own.items()}
+    return parts
+
+
+def _keys(keyed: KeyBy) -> Identity:
+    keys = {"keys": _typed(keyed.schema, keyed.keys) or "global"}
+    return keys | ({"time": keyed.input.time} if isinstance(keyed.input, Derived) else {})
 
 
 def _typed(schema: pa.Schema, names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
@@ -9,9 +10,20 @@ import pyarrow as pa
 
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.columns import field_of, is_key_type, readable, refuse_collisions
+from tidegate.plan.columns import TIMESTAMP, field_of, is_key_type, readable, refuse_collisions
 from tidegate.plan.conditions import check_condition
 from tidegate.plan.event_time import EventTime
+from tidegate.plan.joins import (
+    SIDES,
+    How,
+    Match,
+    PairColumns,
+    Reach,
+    check_choices,
+    check_windows,
+    reach,
+    window_names,
+)
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -25,7 +37,6 @@ from tidegate.plan.policies import (
 from tidegate.plan.time import Micros, ProcessingTime, render
 from tidegate.plan.windows import Session, Sliding, Window
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 OP = pa.field("op", pa.string())
 ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
@@ -157,6 +168,12 @@ class Derived:
                 "use tg.emit.on_window_close()"
             )
         times = self.input.times
+        if not times:
+            raise PlanError(
+                f"events(time={self.time!r}): no column of these pairs has a time in all of them that "
+                "lies behind by a known length; a join of sessions needs a max_length on both sides, "
+                "and of full joins either side may be missing"
+            )
         if self.time not in times:
             short = self.time == "window_start" and list(times) == ["window_end"]
             hint = " (a session of any length has only its end)" if short else ""
@@ -216,6 +233,18 @@ class KeyBy:
 
 
 @dataclass(frozen=True)
+class Inlet:
+    """One input of an operator: rows with keys, and what becomes of those that come too late."""
+
+    keyed: KeyBy
+    late: LatePolicy
+
+    @property
+    def feed(self) -> Feed:
+        return self.keyed.input
+
+
+@dataclass(frozen=True)
 class WindowBy:
     """The windows rows are assigned to, and what happens to rows that come too late for them."""
 
@@ -243,6 +272,10 @@ class WindowBy:
     @property
     def schema(self) -> pa.Schema:
         return self.input.schema
+
+    @property
+    def inlet(self) -> Inlet:
+        return Inlet(self.input, self.late)
 
     @property
     def gap_column(self) -> str | None:
@@ -363,6 +396,10 @@ class Emit:
         return self.input.by_row
 
     @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (self.windowed.inlet,)
+
+    @property
     def windowed(self) -> WindowBy:
         return self.input.input
 
@@ -399,6 +436,16 @@ class Emit:
         length = window.max_length if isinstance(window, Session) else window.size
         return times if length is None else times | {"window_start": Micros(lateness + length)}
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The times that results are in the order of: of each the first that it has."""
+        return (self.feed.time if self.by_row else "window_end",)
+
+    @property
+    def stays(self) -> Micros | None:
+        """How far the watermark passes a result's time before it is never heard of again, if known."""
+        return max(self.times.values())
+
     def label(self) -> str:
         return f"Emit[{self.emission}]"
 
@@ -427,6 +474,10 @@ class Reorder:
         return self.input.schema
 
     @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (Inlet(self.input, self.late),)
+
+    @property
     def keyed(self) -> KeyBy:
         return self.input
 
@@ -442,31 +493,142 @@ class Reorder:
     def times(self) -> dict[str, Micros]:
         return {self.feed.time: Micros(1 if isinstance(self.late, Reassign) else 0)}
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        return (self.feed.time,)
+
+    @property
+    def stays(self) -> Micros | None:
+        return max(self.times.values())
+
     def label(self) -> str:
         return f"Reorder[late={self.late}]"
 
 
+@dataclass(frozen=True)
+class Join:
+    """Pairs of rows of two sides whose keys are equal and whose windows meet.
+
+    Windows of fixed length meet where they overlap, or, with `match="within"`, where the row of the
+    longer ones itself lies in the other's; sessions where they touch. `where` is a further condition
+    in SQL over the columns of a pair. Rows of a side that `how` keeps leave alone if nothing met them.
+    """
+
+    left: WindowBy
+    right: WindowBy
+    how: How = "inner"
+    match: Match = "overlap"
+    where: str | None = None
+
+    retracts: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choices(self.how, self.match)
+        check_windows(self.left.window, self.right.window, self.match)
+        self._check_keys()
+        if len({source.processing_time for source in sources_of(self)}) > 1:
+            raise PlanError("join() of event time and processing time: they do not compare")
+        if self.where is not None:
+            check_condition(self.where, self.schema, "where")
+        channels_of(self)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def sides(self) -> tuple[WindowBy, WindowBy]:
+        return (self.left, self.right)
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (self.left.inlet, self.right.inlet)
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.left.input
+
+    @property
+    def pair(self) -> PairColumns:
+        return PairColumns.of(*((side.schema, side.input.keys) for side in self.sides))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.pair.schema
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        """The columns that every result has, each with what it holds back."""
+        times: dict[str, Micros] = {}
+        for name, time, behind in zip(SIDES, self.order, self._reaches, strict=True):
+            if behind is not None and self.how in ("inner", name):
+                start, end = window_names(name)
+                times |= {time: behind.time, end: behind.window_end, start: behind.window_start}
+        return times
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        sides = zip(SIDES, self.inlets, strict=True)
+        return tuple(self.pair.names[name][inlet.feed.time] for name, inlet in sides)
+
+    @property
+    def stays(self) -> Micros | None:
+        behind = [each.time for each in self._reaches if each is not None]
+        return max(behind) if len(behind) == len(SIDES) else None
+
+    @property
+    def _reaches(self) -> list[Reach | None]:
+        pairs = zip(self.sides, reversed(self.sides), strict=True)
+        return [reach(own.window, own.lateness, o.window, o.lateness) for own, o in pairs]
+
+    def label(self) -> str:
+        where = "" if self.where is None else f", where={self.where!r}"
+        return f"Join[{self.how}, match={self.match}{where}]"
+
+    def _check_keys(self) -> None:
+        types = [[side.schema.field(key).type for key in side.input.keys] for side in self.sides]
+        if types[0] != types[1]:
+            left, right = (
+                _columns(pa.schema([side.schema.field(key) for key in side.input.keys]))
+                for side in self.sides
+            )
+            raise TypeMismatch(
+                "join() pairs keys in their order, which must be of the same types: "
+                f"{left} on the left, {right} on the right"
+            )
+
+
 #: What rows can leave a plan by.
-Output = Emit | Reorder
+Output = Emit | Reorder | Join
 
 
 def stages_of(plan: Output) -> tuple[Output, ...]:
-    """The operators of a chain, the one that reads the sources first."""
-    below = stages_of(plan.feed.input) if isinstance(plan.feed, Derived) else ()
+    """The operators of a plan, each after those that feed it."""
+    feeds = (inlet.feed for inlet in plan.inlets)
+    below = (stage for feed in feeds if isinstance(feed, Derived) for stage in stages_of(feed.input))
     return (*below, plan)
 
 
 def sources_of(plan: Output) -> tuple[Source, ...]:
-    """The sources at the bottom of a chain."""
-    return _read_by(stages_of(plan)[0].feed)
+    """The sources at the bottom of a plan, from left to right."""
+    return tuple(source for inlet in plan.inlets for source in _sources_below(inlet.feed))
 
 
 def channels_of(plan: Output) -> dict[str, pa.Schema]:
     """Every channel rows can leave through, with the schema it has there."""
     channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
-    for stage in stages_of(plan):
-        if isinstance(stage.late, SideOutput):
-            channels[stage.late.channel] = pa.schema([*stage.feed.schema, *LATE_COLUMNS])
+    for inlet in (inlet for stage in stages_of(plan) for inlet in stage.inlets):
+        if isinstance(inlet.late, SideOutput):
+            name, schema = inlet.late.channel, pa.schema([*inlet.feed.schema, *LATE_COLUMNS])
+            if channels.setdefault(name, schema) != schema:
+                raise PlanError(
+                    f"late rows of other columns go to {name!r} already: name another channel"
+                )
     return channels
 
 
@@ -478,7 +640,7 @@ def check_late(late: LatePolicy, feed: Feed) -> None:
         )
     if not isinstance(late, SideOutput):
         return
-    if any(source.processing_time for source in _read_by(feed)):
+    if processing_time(feed):
         raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")
     if late.channel in RESERVED_CHANNELS or not late.channel.isidentifier():
         raise PlanError(
@@ -496,19 +658,41 @@ def with_input(node: N, child: Node) -> N:
     return replace(node, input=child)  # type: ignore[type-var]
 
 
-def with_feed(plan: Output, feed: Feed) -> Output:
-    """The operator over other rows."""
-    keyed = replace(plan.keyed, input=feed)
+def with_inlets(plan: Output, change: Callable[[Inlet], Inlet]) -> Output:
+    """The operator over other rows, or with other policies."""
+    changed = [change(inlet) for inlet in plan.inlets]
     if isinstance(plan, Reorder):
-        return replace(plan, input=keyed)
-    return with_input(plan, with_input(plan.input, with_input(plan.windowed, keyed)))
+        [inlet] = changed
+        return replace(plan, input=inlet.keyed, late=inlet.late)
+    if isinstance(plan, Join):
+        left, right = map(_with_inlet, plan.sides, changed)
+        return replace(plan, left=left, right=right)
+    return with_input(plan, with_input(plan.input, _with_inlet(plan.windowed, *changed)))
 
 
-def _read_by(feed: Feed) -> tuple[Source, ...]:
+def with_feed(plan: Output, feed: Feed) -> Output:
+    """The operator over other rows, the same on all sides."""
+    return with_inlets(plan, lambda inlet: replace(inlet, keyed=replace(inlet.keyed, input=feed)))
+
+
+def _with_inlet(window: WindowBy, inlet: Inlet) -> WindowBy:
+    return replace(window, input=inlet.keyed, late=inlet.late)
+
+
+def processing_time(feed: Feed) -> bool:
+    """Are these rows of a source, stamped with the time they come at?"""
+    return any(source.processing_time for source in read_by(feed))
+
+
+def read_by(feed: Feed) -> tuple[Source, ...]:
     """The sources that a feed is rows of."""
     if isinstance(feed, Derived):
         return ()
     return feed.inputs if isinstance(feed, Union) else (feed,)
+
+
+def _sources_below(feed: Feed) -> tuple[Source, ...]:
+    return sources_of(feed.input) if isinstance(feed, Derived) else read_by(feed)
 
 
 def _same_columns(one: pa.Schema, other: pa.Schema) -> bool:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import posixpath
 from dataclasses import asdict, dataclass, field
 from functools import reduce
+from math import inf
 
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
-from tidegate.plan.graph import held_back
+from tidegate.plan.graph import held_back, tree_of
 from tidegate.plan.nodes import MAIN, OP, Output, Reorder
 from tidegate.spark.checkpoint import read_note, write_note
 from tidegate.spark.event_time import quoted
@@ -102,7 +103,7 @@ class Drain:
     write: Write
     #: What is out before its time, and when the last of it is over.
     _out: DataFrame | None = None
-    _horizon: int = 0
+    _horizon: float = 0
 
     @property
     def plan(self) -> Output:
@@ -122,7 +123,7 @@ class Drain:
         if earlier is not None:
             rows = rows.exceptAll(earlier)
         extra = Extra(after, f"{after}-{len(self.drained.extras)}")
-        in_order = rows.orderBy(quoted(_time(self.plan)))
+        in_order = rows.orderBy(_time(self.plan))
         in_order.write.mode("overwrite").parquet(self.drained.folder_of(extra))
         self.drained.add(extra)
         self.drained.apply(self.spark, self.write)
@@ -135,26 +136,26 @@ class Drain:
         out = None if self.plan.retracts else self.drained.out(self.spark)
         last = None if out is None else _last_time(out, self.plan)
         if last is not None:
-            self._out, self._horizon = out, last + _stays_open(self.plan)
+            self._out, self._horizon = out, _never_heard_of_again(self.plan, last)
 
     def without_drained(self, rows: DataFrame, passed: int | None) -> DataFrame:
         """Results without those that are out already, just as they are."""
         if self._out is None or (passed is not None and passed > self._horizon):
             return rows  # what was drained has closed since, and is never mentioned again
         rest = rows.exceptAll(self._out)
-        return rest.orderBy(quoted(_time(self.plan))) if isinstance(self.plan, Reorder) else rest
+        return rest.orderBy(_time(self.plan)) if isinstance(self.plan, Reorder) else rest
 
     def _open_rows(self) -> DataFrame:
         """What would come out if the stream were over: the state of each operator, run to its end."""
-        operators = len(self.lowered.kernels)
+        # Spark numbers operators from the end of the query.
+        order = [place.number for place in tree_of(self.plan).from_the_end()]
 
         def with_pages(number: int, parcels: DataFrame) -> DataFrame:
-            # Spark numbers operators from the end of the query.
-            pages = _pages(self.spark, self.drained.checkpoint, operators - 1 - number)
+            pages = _pages(self.spark, self.drained.checkpoint, order.index(number))
             return parcels.unionAll(pages)
 
         nothing = self.spark.createDataFrame([], PARCEL)
-        packed = through(self.lowered, nothing, merge_batch, with_pages)
+        packed = through(self.lowered, lambda *_: nothing, merge_batch, with_pages)
         return self.lowered.channel(MAIN, packed)
 
 
@@ -193,16 +194,17 @@ def _undone(rows: DataFrame) -> DataFrame:
     return rows.withColumn(OP.name, F.create_map(*pairs)[F.col(OP.name)]).orderBy(F.desc(OP.name))
 
 
-def _time(plan: Output) -> str:
-    """The column by which rows are in order."""
-    return plan.feed.time if plan.by_row else "window_end"
+def _time(plan: Output) -> Column:
+    """What rows are in the order of."""
+    return F.coalesce(*(F.col(quoted(name)).cast("timestamp") for name in plan.order))
 
 
 def _last_time(rows: DataFrame, plan: Output) -> int | None:
-    found = rows.agg(F.max(F.unix_micros(F.col(quoted(_time(plan))).cast("timestamp")))).head()
-    return None if found is None else found[0]
+    latest = [F.max(F.unix_micros(F.col(quoted(name)).cast("timestamp"))) for name in plan.order]
+    found = rows.agg(*latest).head()
+    return max((time for time in found or () if time is not None), default=None)
 
 
-def _stays_open(plan: Output) -> int:
-    """How far the watermark of the sources passes a result's time before it is never heard of again."""
-    return held_back(plan) + max(plan.times.values()) + 1
+def _never_heard_of_again(plan: Output, time: int) -> float:
+    """The watermark of the sources after which no result at that time, or before, is mentioned."""
+    return inf if plan.stays is None else time + held_back(plan) + plan.stays + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,17 +14,18 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, COUNTERS, Clock, Kernel, Parcel
-from tidegate.operators.kernels import kernels_of
+from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Port
+from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.optimize import optimize
+from tidegate.plan.graph import Place, tree_of
 from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities
-from tidegate.plan.nodes import MAIN, Output, sources_of, stages_of
+from tidegate.plan.nodes import MAIN, Output, sources_of
 from tidegate.spark.buckets import bucket_labels
 from tidegate.spark.processor import PARCEL, KernelProcessor
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
-from tidegate.spark.sources import ArrowMap, parcel_batch, sender, source_parcels
+from tidegate.spark.sources import ArrowMap, Reading, parcel_batch, sender
 
 #: The name under which Spark's progress shows the counters.
 OBSERVATION = "tidegate"
@@ -74,26 +76,32 @@ def lower(
     identity = identity_of(plan, len(labels), blobs.VERSION)
     lowered = Lowered(frames[0], kernels, labels, identity, plan)
     merge = _merge_stream if frames[0].isStreaming else merge_batch
-    parcels = source_parcels(stages_of(plan)[0], sources_of(plan), frames, kernels[0], labels, progress)
-    packed = through(lowered, parcels, merge)
-    return Lowered(packed.observe(OBSERVATION, *_counter_columns()), kernels, labels, identity, plan)
+    packed = through(lowered, Reading(sources_of(plan), frames, labels, progress).parcels, merge)
+    return Lowered(packed.observe(OBSERVATION, *_counter_columns(plan)), kernels, labels, identity, plan)
 
 
 def through(
     lowered: Lowered,
-    parcels: DataFrame,
+    read: Callable[[int, Output, Port], DataFrame],
     merge: Merge,
     beside: Callable[[int, DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
-    """Parcels through every operator of a chain; `beside` may add to what each is given."""
-    above: Kernel | None = None
-    for number, (kernel, plan) in enumerate(zip(lowered.kernels, lowered.fingerprints, strict=True)):
-        if above is not None:
-            parcels = parcels.mapInArrow(_repacker(above, kernel, lowered.labels), PARCEL)
-        given = parcels if beside is None else beside(number, parcels)
-        parcels = merge(given, kernel, plan)
-        above = kernel
-    return parcels
+    """Every operator over what feeds it; `beside` may add to what each is given."""
+    kernels, fingerprints = lowered.kernels, lowered.fingerprints
+
+    def put_out(place: Place) -> DataFrame:
+        kernel, flows = kernels[place.number], []
+        for feed, port in zip(place.feeds, kernel.ports, strict=True):
+            if isinstance(feed, Place):
+                repack = _repacker(kernels[feed.number], port, lowered.labels)
+                flows.append(put_out(feed).mapInArrow(repack, PARCEL))
+            else:
+                flows += [read(number, place.stage, port) for number in feed]
+        parcels = reduce(DataFrame.unionAll, flows)
+        given = parcels if beside is None else beside(place.number, parcels)
+        return merge(given, kernel, fingerprints[place.number])
+
+    return put_out(tree_of(lowered.plan))
 
 
 def to_df(plan: Output, frames: Sequence[DataFrame], buckets: int | None = None) -> DataFrame:
@@ -133,7 +141,7 @@ def _parted(rows: list[Parcel], chosen: Callable[[Parcel], bool]) -> tuple[list[
     return [row for row in rows if chosen(row)], [row for row in rows if not chosen(row)]
 
 
-def _repacker(above: Kernel, below: Kernel, labels: list[int]) -> ArrowMap:
+def _repacker(above: Kernel, port: Port, labels: list[int]) -> ArrowMap:
     """What one operator put out, as the next one takes it; all else passes by."""
 
     def repack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -144,7 +152,7 @@ def _repacker(above: Kernel, below: Kernel, labels: list[int]) -> ArrowMap:
             results += (above.unpack(MAIN, blobs.decode(blob)) for blob in sent)
             yield batch.filter(pc.invert(is_result))
         if results:
-            packed = below.pack(pa.concat_tables(results), labels)
+            packed = port.pack(pa.concat_tables(results), labels)
             counted = COUNTER + "rows_in"  # by the first operator, which read them
             yield parcel_batch([sent for sent in packed if sent.channel != counted], sender())
 
@@ -160,8 +168,8 @@ def _unpacker(kernel: Kernel, channel: str) -> ArrowMap:
     return unpack
 
 
-def _counter_columns() -> list[Column]:
-    channels = {name: COUNTER + name for name in COUNTERS} | {"rows_out": MAIN}
+def _counter_columns(plan: Output) -> list[Column]:
+    channels = {name: COUNTER + name for name in counters_of(plan)} | {"rows_out": MAIN}
     return [
         F.coalesce(F.sum(F.when(F.col("channel") == channel, F.col("rows"))), F.lit(0)).alias(name)
         for name, channel in channels.items()

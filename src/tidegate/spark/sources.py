@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
+from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Parcel, Port
 from tidegate.operators.keyed import BROKEN, REASON_END
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.nodes import MAX_FUTURE, Emit, Output, Source
@@ -45,7 +45,7 @@ _PARCEL_ARROW = pa.schema(
 class Packer:
     """How rows of a source arrive in Python, and what becomes of them there."""
 
-    kernel: Kernel
+    port: Port
     labels: list[int]
     number: int
     names: list[str]
@@ -62,7 +62,7 @@ class Packer:
             if self.carrier != BROKEN:
                 rows = rows.append_column(BROKEN, rows.column(self.carrier))
             parcels += self._highest(HIGHEST, rows)
-            yield parcel_batch([*parcels, *self.kernel.pack(rows, self.labels)], sender())
+            yield parcel_batch([*parcels, *self.port.pack(rows, self.labels)], sender())
 
     def _highest(self, channel: str, rows: pa.Table) -> Iterator[Parcel]:
         highest = pc.max(rows.column(0).cast(pa.int64())).as_py()
@@ -70,34 +70,41 @@ class Packer:
             yield Parcel(self.labels[0], f"{channel}{self.number}", highest)
 
 
-def source_parcels(
-    plan: Output,
-    sources: Sequence[Source],
-    frames: Sequence[DataFrame],
-    kernel: Kernel,
-    labels: list[int],
-    progress: str | None,
-) -> DataFrame:
-    """The rows of all sources, packed; each has a watermark of its own, and the lowest one counts."""
-    streaming, spark = frames[0].isStreaming, frames[0].sparkSession
-    heartbeats = _heartbeats(sources, spark, progress) if streaming else None
-    packed = []
-    for number, (source, df) in enumerate(zip(sources, frames, strict=True)):
-        columns = _columns(plan, source, df)
+@dataclass(frozen=True)
+class Reading:
+    """The sources of a query; each has a watermark of its own, and the lowest one counts."""
+
+    sources: Sequence[Source]
+    frames: Sequence[DataFrame]
+    labels: list[int]
+    progress: str | None
+
+    def parcels(self, number: int, stage: Output, port: Port) -> DataFrame:
+        """The rows of one source, packed for the operator that reads it."""
+        source, df = self.sources[number], self.frames[number]
+        columns = _columns(stage, source, df)
         names = list(columns)
         rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
-        if streaming:
-            beats = _ticks(source, spark)
-            if heartbeats is not None and source.idle_after is not None:
-                own = heartbeats.filter(F.col("source") == number)
-                beats = own.select(F.col("level").alias("c0"))
+        if df.isStreaming:
+            beats = self._beats(number)
             if beats is not None:
                 rows = _with_clock(rows, beats)
                 names.append(_CLOCK)
             rows = rows.withWatermark("c0", f"{_whole_millis(source.tolerance)} milliseconds")
-        packer = Packer(kernel, labels, number, names, _carrier(source))
-        packed.append(rows.mapInArrow(packer.pack, PARCEL))
-    return reduce(DataFrame.unionAll, packed)
+        packer = Packer(port, self.labels, number, names, _carrier(source))
+        return rows.mapInArrow(packer.pack, PARCEL)
+
+    def _beats(self, number: int) -> DataFrame | None:
+        """Rows of the clock that move a source's time on when it has none itself."""
+        source = self.sources[number]
+        if self._heartbeats is None or source.idle_after is None:
+            return _ticks(source, self.frames[number].sparkSession)
+        own = self._heartbeats.filter(F.col("source") == number)
+        return own.select(F.col("level").alias("c0"))
+
+    @cached_property
+    def _heartbeats(self) -> DataFrame | None:
+        return _heartbeats(self.sources, self.frames[0].sparkSession, self.progress)
 
 
 def _columns(plan: Output, source: Source, df: DataFrame) -> dict[str, Column]:

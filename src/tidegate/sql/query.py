@@ -152,7 +152,8 @@ def _join(scope: Scope, select: exp.Select) -> Relation:
         )
     if select.args.get("group") or _has_aggregates(select):
         raise text.refuse(select, "join first, in a view, and group what it gives")
-    relation = joined(text, join, _read(scope, select), _table(scope, join.this))
+    left, right = _read(scope, select), _table(scope, join.this)
+    relation = joined(text, select, join, left, right, scope.sinks)
     if where := select.args.get("where"):
         relation = relation.filtered(resolved(text, where.this, relation))
     return _project(scope, select, relation)

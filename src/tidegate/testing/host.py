@@ -6,20 +6,22 @@ wakes buckets that have something due, and loses its memory when told to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, GAUGE, Clock, Kernel, Outcome, Parcel
+from tidegate.operators.kernel import COUNTER, GAUGE, Clock, Kernel, Outcome, Parcel, Port
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.plan.nodes import MAIN, Emit, Output, Source, sources_of, stages_of
-from tidegate.plan.watermarks import WatermarkGenerator
+from tidegate.plan.graph import Place, tree_of
+from tidegate.plan.nodes import MAIN, Emit, Inlet, Output, Source, sources_of
+from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, as_json, micros_of, to_arrow
 
@@ -28,7 +30,7 @@ END_OF_TIME = 1 << 60
 _WIDEST_TIMER = 1 << 63
 
 #: A bucket of an operator: the operator's number in the chain, and the bucket's label.
-Place = tuple[int, int]
+Slot = tuple[int, int]
 
 
 @dataclass
@@ -52,75 +54,95 @@ class KernelHost:
     ) -> None:
         self.plan = plan
         self.kernels = [kernel] if kernel else kernels_of(plan)
-        self.watermark = WatermarkGenerator(self._source.tolerance, as_spark)
+        self.sources = sources_of(plan)
+        self.generators = [WatermarkGenerator(source.tolerance, as_spark) for source in self.sources]
+        self.aligner = WatermarkAligner(tuple(map(str, range(len(self.sources)))))
         self.now = 0
         self._labels = range(buckets)
         self._buckets = {place: Bucket() for place in self._places()}
-        self._residents: dict[tuple[int, Place], Resident] = {}
+        self._residents: dict[tuple[int, Slot], Resident] = {}
 
-    def batch(self, rows: Sequence[Row], *, worker: int = 0, packs: int = 1) -> BatchResult:
-        """One micro-batch at the time `now`.
+    def batch(self, *rows: Sequence[Row], worker: int = 0, packs: int = 1) -> BatchResult:
+        """One micro-batch at the time `now`: the rows of each source.
 
         `worker` is the process whose memory the batch meets: the one that served the batch before,
         or another, which may be several batches behind. `packs` is how many partitions pack rows.
         """
-        result = self._run(rows, self.watermark.watermark, worker, packs)
-        times = (row.get(self._source.time) for row in rows)
-        self.watermark.observe(micros_of(time) for time in times if time is not None)
+        result = self._run(rows, self.watermark, worker, packs)
+        self.observe(*rows)
         return result
 
-    def failed_batch(self, rows: Sequence[Row], *, worker: int = 0) -> None:
+    def observe(self, *rows: Sequence[Row]) -> None:
+        """Move the watermark on, as the rows of each source say."""
+        for number, (source, own) in enumerate(zip(self.sources, rows, strict=True)):
+            times = (row.get(source.time) for row in own)
+            seen = self.generators[number].observe(micros_of(t) for t in times if t is not None)
+            self.aligner.update(str(number), seen)
+
+    @property
+    def watermark(self) -> int | None:
+        """The lowest of the sources' watermarks; none while one has not spoken."""
+        return self.aligner.watermark
+
+    def failed_batch(self, *rows: Sequence[Row], worker: int = 0) -> None:
         """An attempt at a micro-batch that is not committed: only the worker's memory has seen it."""
         kept = {place: Bucket(MemoryPages(b.pages), b.due) for place, b in self._buckets.items()}
-        self._run(rows, self.watermark.watermark, worker, 1)
+        self._run(rows, self.watermark, worker, 1)
         self._buckets = kept
 
     def end(self) -> BatchResult:
         """The end of a batch query: the watermark passes everything."""
-        return self._run([], END_OF_TIME, 0, 1)
+        return self._run([[] for _ in self.sources], END_OF_TIME, 0, 1)
 
     def restart(self) -> None:
         """Forget everything that is not stored, as new worker processes would."""
         self._residents.clear()
 
     @property
-    def stored(self) -> dict[int, MemoryPages]:
-        """The stored pages of each bucket of the first operator."""
-        return {label: self._buckets[0, label].pages for label in self._labels}
+    def stored(self) -> dict[Slot, MemoryPages]:
+        """The stored pages of each operator's buckets."""
+        return {place: bucket.pages for place, bucket in self._buckets.items()}
 
-    @property
-    def _source(self) -> Source:
-        return sources_of(self.plan)[0]
-
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[Slot]:
         return ((number, label) for number in range(len(self.kernels)) for label in self._labels)
 
-    def _run(self, rows: Sequence[Row], watermark: int | None, worker: int, packs: int) -> BatchResult:
+    def _run(
+        self, rows: Sequence[Sequence[Row]], watermark: int | None, worker: int, packs: int
+    ) -> BatchResult:
         result = BatchResult(watermark)
         clock = Clock(watermark, self.now)
-        parcels = list(self._pack(rows, packs))
-        for number in range(len(self.kernels)):
-            if number:
-                parcels = list(self._repack(number, parcels))
-            parcels = list(self._merge(number, parcels, clock, worker))
-        for parcel in parcels:
+
+        def put_out(place: Place) -> Iterator[Parcel]:
+            parcels: list[Parcel] = []
+            ports = self.kernels[place.number].ports
+            for inlet, feed, port in zip(place.stage.inlets, place.feeds, ports, strict=True):
+                if isinstance(feed, Place):
+                    parcels += self._repack(self.kernels[feed.number], port, put_out(feed))
+                for source in () if isinstance(feed, Place) else feed:
+                    table = partial(self._table, self.sources[source], place.stage, inlet)
+                    parcels += self._pack(port, rows[source], table, packs)
+            return self._merge(place.number, parcels, clock, worker)
+
+        for parcel in put_out(tree_of(self.plan)):
             self._deliver(parcel, result)
         return result
 
-    def _pack(self, rows: Sequence[Row], packs: int) -> Iterable[Parcel]:
+    def _pack(
+        self, port: Port, rows: Sequence[Row], table: Callable[[Sequence[Row]], pa.Table], packs: int
+    ) -> Iterator[Parcel]:
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
-            table = self._table(rows[start : start + size])
-            packed = self.kernels[0].pack(table, self._labels)
+            packed = port.pack(table(rows[start : start + size]), self._labels)
             yield from (replace(parcel, sender=sender) for parcel in packed)
 
-    def _repack(self, number: int, parcels: Iterable[Parcel]) -> Iterator[Parcel]:
+    def _repack(self, above: Kernel, port: Port, parcels: Iterable[Parcel]) -> Iterator[Parcel]:
         """What one operator put out, as the next one takes it; all else passes by."""
         for parcel in parcels:
             if parcel.channel == MAIN and parcel.blob is not None:
-                rows = self.kernels[number - 1].unpack(MAIN, blobs.decode(parcel.blob))
-                packed = self.kernels[number].pack(rows, self._labels)
-                sent = (one for one in packed if one.channel != COUNTER + "rows_in")
+                rows = above.unpack(MAIN, blobs.decode(parcel.blob))
+                sent = (
+                    one for one in port.pack(rows, self._labels) if one.channel != COUNTER + "rows_in"
+                )
                 yield from (replace(one, sender=parcel.bucket) for one in sent)
             else:
                 yield parcel
@@ -141,12 +163,12 @@ class KernelHost:
                 outcome = self._step((number, label), inbox.get(label, []), clock, worker)
                 yield from outcome.parcels(label)
 
-    def _table(self, rows: Sequence[Row]) -> pa.Table:
-        schema = self._source.schema.append(pa.field(BROKEN, pa.string()))
-        first = stages_of(self.plan)[0]
-        return to_arrow(({**row, BROKEN: _broken(row, first)} for row in rows), schema)
+    def _table(self, source: Source, stage: Output, inlet: Inlet, rows: Sequence[Row]) -> pa.Table:
+        schema = source.schema.append(pa.field(BROKEN, pa.string()))
+        gap = stage.windowed.gap_column if isinstance(stage, Emit) else None
+        return to_arrow(({**row, BROKEN: _broken(row, inlet.feed.time, gap)} for row in rows), schema)
 
-    def _step(self, place: Place, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
+    def _step(self, place: Slot, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[place]
         resident = self._residents.setdefault((worker, place), Resident())
         state = BucketState(bucket.pages, "plan", resident)
@@ -169,11 +191,10 @@ class KernelHost:
         result.put(parcel.channel, *table.to_pylist())
 
 
-def _broken(row: Mapping[str, Any], plan: Output) -> str | None:
+def _broken(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
     """A row that cannot be used, as text: it lacks its event time, or its own gap."""
-    gap_column = plan.windowed.gap_column if isinstance(plan, Emit) else None
     gap = timedelta.max if gap_column is None else row.get(gap_column)
-    usable = row.get(plan.feed.time) is not None and gap is not None and gap > timedelta(0)
+    usable = row.get(time) is not None and gap is not None and gap > timedelta(0)
     return None if usable else as_json(row)
 
 

@@ -5,15 +5,16 @@ It shares no code with the kernels. Where a kernel and these rules disagree, one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import MAIN, Derived, Output, Reorder, stages_of
+from tidegate.plan.nodes import MAIN, Derived, Feed, Join, Output, Reorder, Union, sources_of
 from tidegate.plan.windows import Sliding
 from tidegate.testing.answers import ANSWERS, Answer
+from tidegate.testing.join_rules import join_rules_of
 from tidegate.testing.results import BatchResult
 from tidegate.testing.row_rules import ReorderRules, SlidingRules
-from tidegate.testing.rules import Rules
+from tidegate.testing.rules import OperatorRules
 from tidegate.testing.table import Row
 from tidegate.testing.window_rules import WindowRules
 
@@ -32,40 +33,76 @@ class Oracle:
         bucket_of: Callable[[Row], Hashable] = lambda _: None,
     ) -> None:
         known = {**ANSWERS, **(answers or {})}
-        self.operators = [_rules_of(stage, known, bucket_of) for stage in stages_of(plan)]
-        self.held_back = _held_back(plan)
+        self.plan = plan
+        self.last = Operator(plan, lambda stage: _rules_of(stage, known, bucket_of))
 
     def batch(self, rows: Sequence[Row], watermark: int | None, now: int = 0) -> BatchResult:
-        """One micro-batch: each operator takes what the one before it put out."""
+        """One micro-batch of the plan's only source."""
+        return self.batch_of([rows], watermark, now)
+
+    def batch_of(
+        self, rows_by_source: Sequence[Sequence[Row]], watermark: int | None, now: int = 0
+    ) -> BatchResult:
+        """One micro-batch: rows of each source, in the order of the plan's sources."""
+        assert len(rows_by_source) == len(sources_of(self.plan)), "rows are given for each source"
         result = BatchResult(watermark)
-        for rules, behind in zip(self.operators, self.held_back, strict=True):
-            reached = None if watermark is None else watermark - behind
-            got = rules.batch(rows, reached, now)
-            if rules is not self.operators[0]:
-                del got.counts["rows_in"]  # these came in once already
-            result.counts += got.counts
-            rows = got.channels.pop(MAIN, [])
-            for channel, others in got.channels.items():
-                result.put(channel, *others)
-        result.put(MAIN, *rows)
+        result.put(MAIN, *self.last.batch(iter(rows_by_source), result, now))
         return result
 
     def end(self) -> BatchResult:
         """The end of a batch query: everything closes."""
-        return self.batch([], 1 << 60)
+        return self.batch_of([[] for _ in sources_of(self.plan)], 1 << 60)
 
     def results(self) -> list[Row]:
         """The current results of all open windows of the last operator."""
-        last = self.operators[-1]
+        last = self.last.rules
         assert isinstance(last, WindowRules), "only windows have results that may still change"
         return last.results()
+
+
+class Operator:
+    """An operator of a plan, and those that feed it."""
+
+    def __init__(self, stage: Output, rules_of: Callable[[Output], OperatorRules]) -> None:
+        self.rules = rules_of(stage)
+        #: For each input the operator whose results it takes, or the number of sources it reads.
+        self.feeds: list[Operator | int] = []
+        #: How far it lies behind the sources: what those above it may still put out.
+        self.behind = 0
+        for feed in (inlet.feed for inlet in stage.inlets):
+            if isinstance(feed, Derived):
+                above = Operator(feed.input, rules_of)
+                self.behind = max(self.behind, above.behind + feed.hold_back)
+                self.feeds.append(above)
+            else:
+                self.feeds.append(_sources_in(feed))
+
+    def batch(self, sources: Iterator[Sequence[Row]], result: BatchResult, now: int) -> list[Row]:
+        """What it puts out, given what those above it do; all that goes elsewhere is in the result."""
+        inputs = [self._rows_of(feed, sources, result, now) for feed in self.feeds]
+        watermark = result.watermark
+        got = self.rules.batch(inputs, None if watermark is None else watermark - self.behind, now)
+        result.counts += got.counts
+        rows = got.channels.pop(MAIN, [])
+        for channel, others in got.channels.items():
+            result.put(channel, *others)
+        return rows
+
+    def _rows_of(
+        self, feed: Operator | int, sources: Iterator[Sequence[Row]], result: BatchResult, now: int
+    ) -> list[Row]:
+        if isinstance(feed, Operator):
+            return feed.batch(sources, result, now)
+        return [row for _ in range(feed) for row in next(sources)]
 
 
 def _rules_of(
     stage: Output,
     answers: Mapping[type[Aggregate], Answer],
     bucket_of: Callable[[Row], Hashable],
-) -> Rules:
+) -> OperatorRules:
+    if isinstance(stage, Join):
+        return join_rules_of(stage)
     if isinstance(stage, Reorder):
         return ReorderRules(stage)
     window = stage.windowed.window
@@ -74,10 +111,5 @@ def _rules_of(
     return WindowRules(stage, window, answers, bucket_of)
 
 
-def _held_back(plan: Output) -> list[int]:
-    """How far each operator lies behind the sources: what those above it may still put out."""
-    behind = [0]
-    for stage in stages_of(plan)[1:]:
-        assert isinstance(stage.feed, Derived)
-        behind.append(behind[-1] + stage.feed.hold_back)
-    return behind
+def _sources_in(feed: Feed) -> int:
+    return len(feed.inputs) if isinstance(feed, Union) else 1

@@ -5,59 +5,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from datetime import timedelta
+from typing import Protocol
 
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Output
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Inlet, Output
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, as_json, instant_of, micros_of
 
 
-class Rules(ABC):
-    """What one operator must put out in each micro-batch."""
+class Intake:
+    """One input of an operator: which of its rows can be used, and which come too late."""
 
-    def __init__(self, plan: Output) -> None:
-        self.policy = plan.late
-        self.keys = plan.keyed.keys
-        self.time = plan.feed.time
-        self.columns = plan.feed.schema.names
+    def __init__(self, inlet: Inlet) -> None:
+        self.policy = inlet.late
+        self.keys = inlet.keyed.keys
+        self.time = inlet.feed.time
+        self.columns = inlet.feed.schema.names
         #: What another operator puts out is never late: that one has judged it.
-        self.judges = not isinstance(plan.feed, Derived)
+        self.judges = not isinstance(inlet.feed, Derived)
         self.watermark: int | None = None
-        #: Has the watermark moved in this batch?
-        self.moved = False
         #: The rows of this batch that can be used, late ones included.
         self.arrived: list[Row] = []
 
-    def batch(self, rows: Sequence[Row], watermark: int | None, now: int) -> BatchResult:
-        """Close what the watermark makes due, then judge the rows by it and take them in.
-
-        What another operator emitted because of W came before W: it is taken in first.
-        """
-        result = BatchResult(watermark)
-        out = [] if self.judges else self._take_in(rows, result)
-        self.moved, self.watermark = watermark != self.watermark, watermark
-        out += self.close(now)
-        out += self._take_in(rows, result) if self.judges else []
-        result.put(MAIN, *self.arranged([*out, *self.settle(now)]))
-        return result
-
-    # -- what operators differ in -----------------------------------------------------------------
-
-    @abstractmethod
-    def close(self, now: int) -> list[Row]:
-        """What leaves since the watermark is where it is."""
-
-    @abstractmethod
-    def put(self, rows: Sequence[Row]) -> list[Row]:
-        """Keep a batch's rows, none of them late; what leaves with them at once."""
-
-    @abstractmethod
-    def settle(self, now: int) -> list[Row]:
-        """What else there is to say at the end of a batch."""
-
-    def arranged(self, out: list[Row]) -> list[Row]:
-        """What leaves in this batch, in an order that is promised."""
-        return out
+    # -- what inputs differ in --------------------------------------------------------------------
 
     def late(self, rows: Sequence[Row]) -> list[bool]:
         """For each row of a batch: does it come too late?"""
@@ -73,6 +43,14 @@ class Rules(ABC):
 
     # -- rows -------------------------------------------------------------------------------------
 
+    def admitted(self, rows: Sequence[Row], result: BatchResult) -> list[Row]:
+        """The rows of a batch that are taken in; of the others the result tells."""
+        self.arrived = [row for row in rows if self._usable(row, result)]
+        late = self.late(self.arrived) if self.judges else [False] * len(self.arrived)
+        judged = zip(self.arrived, late, strict=True)
+        placed = [self._handled(row, result) if is_late else row for row, is_late in judged]
+        return [row for row in placed if row is not None]
+
     def passed(self, time: int) -> bool:
         """Has the watermark reached that time?"""
         return self.watermark is not None and self.watermark >= time
@@ -84,15 +62,9 @@ class Rules(ABC):
         """The row's key, as it compares to others."""
         return tuple(frozen(row.get(name)) for name in self.keys)
 
-    def _take_in(self, rows: Sequence[Row], result: BatchResult) -> list[Row]:
-        self.arrived = [row for row in rows if self._usable(row, result)]
-        late = self.late(self.arrived) if self.judges else [False] * len(self.arrived)
-        judged = zip(self.arrived, late, strict=True)
-        placed = [self._handled(row, result) if is_late else row for row, is_late in judged]
-        return self.put([row for row in placed if row is not None])
-
     def _usable(self, row: Row, result: BatchResult) -> bool:
-        result.counts["rows_in"] += 1
+        if self.judges:  # what another operator put out came in once already
+            result.counts["rows_in"] += 1
         if reason := self.fault(row):
             result.counts["errors"] += 1
             result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
@@ -120,3 +92,55 @@ class Rules(ABC):
             assert isinstance(self.policy, Drop | Reassign)
             result.counts["late_dropped"] += 1
         return None
+
+
+class OperatorRules(Protocol):
+    """What one operator must put out in each micro-batch."""
+
+    def batch(
+        self, rows_by_input: Sequence[Sequence[Row]], watermark: int | None, now: int
+    ) -> BatchResult: ...
+
+
+class Rules(Intake, ABC):
+    """An operator with one input."""
+
+    def __init__(self, plan: Output) -> None:
+        [inlet] = plan.inlets
+        super().__init__(inlet)
+        #: Has the watermark moved in this batch?
+        self.moved = False
+
+    def batch(
+        self, rows_by_input: Sequence[Sequence[Row]], watermark: int | None, now: int
+    ) -> BatchResult:
+        """Close what the watermark makes due, then judge the rows by it and take them in.
+
+        What another operator emitted because of W came before W: it is taken in first.
+        """
+        [rows] = rows_by_input
+        result = BatchResult(watermark)
+        out = [] if self.judges else self.put(self.admitted(rows, result))
+        self.moved, self.watermark = watermark != self.watermark, watermark
+        out += self.close(now)
+        out += self.put(self.admitted(rows, result)) if self.judges else []
+        result.put(MAIN, *self.arranged([*out, *self.settle(now)]))
+        return result
+
+    # -- what operators differ in -----------------------------------------------------------------
+
+    @abstractmethod
+    def close(self, now: int) -> list[Row]:
+        """What leaves since the watermark is where it is."""
+
+    @abstractmethod
+    def put(self, rows: Sequence[Row]) -> list[Row]:
+        """Keep a batch's rows, none of them late; what leaves with them at once."""
+
+    @abstractmethod
+    def settle(self, now: int) -> list[Row]:
+        """What else there is to say at the end of a batch."""
+
+    def arranged(self, out: list[Row]) -> list[Row]:
+        """What leaves in this batch, in an order that is promised."""
+        return out

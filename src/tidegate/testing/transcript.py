@@ -13,7 +13,8 @@
       user | window_start | window_end | n
       ann  | 0            | 10         | 1
 
-Each `rows` begins a micro-batch; without a table the batch is empty. Then, as needed: `now` (the
+Each `rows` begins a micro-batch; without a table the batch is empty. That of a join begins with
+`left`, and `right` has the rows of the other side. Then, as needed: `now` (the
 processing time), `watermark` (in force during the batch, or none), a table for every channel that
 rows leave through (channels that are not mentioned must stay silent), and counters, `late_rows 1`.
 """
@@ -27,18 +28,22 @@ from functools import cached_property
 from textwrap import dedent
 from typing import Any
 
-from tidegate.operators.kernel import COUNTERS
+from tidegate.operators.kernel import COUNTERS, JOIN_COUNTERS
 from tidegate.plan.nodes import Output, sources_of
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import BatchResult, row_differences
 from tidegate.testing.table import Row, at, micros_of, rows
+
+#: What the rows of each source are called.
+_INPUTS = {"rows": 0, "left": 0, "right": 1}
 
 
 @dataclass(frozen=True)
 class Step:
     """One micro-batch of a transcript."""
 
-    rows: list[Row]
+    #: The rows of each source.
+    rows: list[list[Row]]
     now: int
     #: What must come out. A watermark that is not given is not compared, nor a counter.
     expected: BatchResult
@@ -56,8 +61,7 @@ class Transcript:
     @cached_property
     def steps(self) -> list[Step]:
         """The micro-batches of the script."""
-        schema = sources_of(self.plan)[0].row_schema
-        return [_step(sections, schema, self.plan) for sections in _batches(self.script)]
+        return [_step(sections, self.plan) for sections in _batches(self.script)]
 
     def complaints(self, results: Sequence[BatchResult]) -> list[str]:
         """How results differ from the script, in sentences; empty where they agree."""
@@ -77,7 +81,7 @@ def run(
     results = []
     for step in transcript.steps:
         host.now = step.now
-        results.append(host.batch(step.rows))
+        results.append(host.batch(*step.rows))
         between()
     return results
 
@@ -93,24 +97,26 @@ def _batches(script: str) -> list[list[tuple[str, str, str]]]:
             batches[-1].append((word, rest, f"{table}\n{line}"))
             continue
         word, _, rest = line.strip().partition(" ")
-        if word == "rows":
+        if word in ("rows", "left"):
             batches.append([])
         batches[-1].append((word, rest.strip(), ""))
     return batches
 
 
-def _step(sections: Sequence[tuple[str, str, str]], schema: Any, plan: Output) -> Step:
-    taken: list[Row] = []
+def _step(sections: Sequence[tuple[str, str, str]], plan: Output) -> Step:
+    sources = sources_of(plan)
+    taken: list[list[Row]] = [[] for _ in sources]
     now, watermark, named = 0, None, False
     expected = BatchResult()
     for word, rest, table in sections:
-        if word == "rows":
-            taken = rows(table, schema)
+        if word in _INPUTS:
+            number = _INPUTS[word]
+            taken[number] = rows(table, sources[number].row_schema)
         elif word == "now":
             now = micros_of(at(rest))
         elif word == "watermark":
             named, watermark = True, None if rest == "none" else micros_of(at(rest))
-        elif word in COUNTERS and rest:  # `errors` is a counter and a channel
+        elif word in (*COUNTERS, *JOIN_COUNTERS) and rest:  # `errors` is a counter and a channel
             expected.counts[word] = int(rest)
         else:
             expected.put(word, *rows(table, plan.channels[word]))
