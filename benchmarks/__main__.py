@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(case.name for case in chosen))
         return 0
     os.chdir(launch.ROOT)
-    console = Console(width=None if sys.stdout.isatty() else 132)
+    console = Console(width=None if sys.stdout.isatty() else 144)
     results, failures = _run(chosen, options.quick, console)
     whole = {"about": _about(options.quick), **report.assemble(results, cases), "failures": failures}
     report.show(whole, console)
@@ -59,7 +59,8 @@ def _run(chosen: list[Case], quick: bool, console: Console) -> tuple[report.Resu
     results: report.Results = {}
     failures = []
     for number, case in enumerate(chosen, 1):
-        data.folder(case.dataset)
+        for dataset in case.datasets:
+            data.folder(dataset)
         console.print(f"[{number}/{len(chosen)}] {case.name} … ", end="", markup=False)
         try:
             results[case.name] = launch.run_case(case.name, quick)

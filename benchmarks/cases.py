@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from benchmarks.data import Dataset, Preloaded, Skewed
+from benchmarks.data import Dataset, Even, Preloaded, Skewed
 
 Engine = Literal["spark", "tidegate", "per-key"]
 Emission = Literal["on_watermark", "on_window_close", "changelog"]
@@ -57,25 +57,41 @@ class Sliding:
 
 
 @dataclass(frozen=True)
+class Join:
+    """The windows of both sides."""
+
+    left: Window | Session
+    right: Window | Session
+
+
+@dataclass(frozen=True)
 class Case:
     """One engine on one workload, run in a process of its own."""
 
     workload: str
     engine: Engine
     dataset: Dataset
-    window: Window | Session | Sliding
+    window: Window | Session | Sliding | Join
     #: Steady batches are those after this many, as far as they have the full number of rows.
     warmup: int
+    #: A full batch's, those of both sides together where there are two.
     rows: int
     emission: Emission = "on_watermark"
     conf: dict[str, str] = field(default_factory=dict)
     variant: str = ""
     #: What the engines emit can be compared, as every window closes.
     complete: bool = True
+    #: The right side of a join.
+    other: Dataset | None = None
 
     @property
     def name(self) -> str:
         return f"{self.workload}/{self.engine}{self.variant}"
+
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """One for each stream that is read."""
+        return (self.dataset,) if self.other is None else (self.dataset, self.other)
 
 
 TUMBLING = Window(10, 10)
@@ -89,6 +105,10 @@ SLIDING = {f"sliding-{name}": Sliding(seconds) for name, seconds in LOOKBACKS.it
 #: A short lookahead, so that each batch has about as many results as events.
 AHEAD = {f"sliding-ahead-{name}": Sliding(seconds, 10) for name, seconds in LOOKBACKS.items()}
 SLIDING_SLICES = {"sliding-slice": Sliding(10), "sliding-ahead-slice": Sliding(10, 10)}
+#: Tumbling windows with hopping ones, of which more and more are open at a time.
+JOIN_HOPPING = {
+    f"join-hopping-{size}-10": Join(TUMBLING, Window(size, 10)) for size in (10, 30, 60, 120)
+}
 
 
 def catalogue(quick: bool = False) -> dict[str, Case]:
@@ -105,6 +125,10 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _growth,
         _sliding,
         _sliding_per_key,
+        _join_tumbling,
+        _join_hopping,
+        _join_session,
+        _join_skewed,
     )
     return {case.name: case for make in makers for case in make(scale)}
 
@@ -213,3 +237,46 @@ def _sliding_per_key(scale: int) -> Iterator[Case]:
     for name, window in SLIDING_SLICES.items():
         for engine in ("per-key", "tidegate"):
             yield Case(name, engine, data, window, warmup=1, rows=data.rows)
+
+
+def _streams(scale: int, rate: float, keys: int) -> tuple[Even, Even]:
+    """Two of 1 M events each, in batches of 100 k."""
+    events, rows = 1_000_000 // scale, 100_000 // scale
+    left, right = (Even(events, rows, rate / scale, keys // scale, seed=seed) for seed in (3, 4))
+    return left, right
+
+
+def _join(name: str, engine: Engine, join: Join, streams: tuple[Even, Even], warmup: int = 1) -> Case:
+    left, right = streams
+    return Case(name, engine, left, join, warmup, left.rows + right.rows, other=right)
+
+
+def _join_tumbling(scale: int) -> Iterator[Case]:
+    """1.5 partners for each event."""
+    streams = _streams(scale, rate=7_500, keys=50_000)
+    for engine in ("spark", "tidegate"):
+        yield _join("join-tumbling", engine, Join(TUMBLING, TUMBLING), streams)
+
+
+def _join_hopping(scale: int) -> Iterator[Case]:
+    """The same input and the same pairs: keys last for one pane, as those of requests do.
+
+    A batch is 40 s long. After four of them the longest windows hold all they ever will.
+    """
+    left, right = _streams(scale, rate=2_500, keys=16_000)
+    streams = replace(left, lifetime=TUMBLING.size), replace(right, lifetime=TUMBLING.size)
+    for name, join in JOIN_HOPPING.items():
+        yield _join(name, "tidegate", join, streams, warmup=4)
+
+
+def _join_session(scale: int) -> Iterator[Case]:
+    """Keys are rarer than for panes, lest their sessions never end."""
+    streams = _streams(scale, rate=7_500, keys=200_000)
+    yield _join("join-session", "tidegate", Join(SESSION, SESSION), streams)
+
+
+def _join_skewed(scale: int) -> Iterator[Case]:
+    """One key has a tenth of the events; its pairs would be too many if windows were longer."""
+    left, right = _streams(scale, rate=500, keys=50_000)
+    streams = replace(left, hot=0.1), replace(right, hot=0.1)
+    yield _join("join-skewed", "tidegate", Join(Window(1, 1), Window(1, 1)), streams)

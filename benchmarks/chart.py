@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import AHEAD, GROWTH, SLIDING, SLIDING_SLICES, WINDOWS
+from benchmarks.cases import AHEAD, GROWTH, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,10 @@ def draw(report: dict[str, Any], path: Path) -> None:
         _growth,
         _sliding,
         _sliding_per_key,
+        _joins,
+        _join_growth,
     )
-    figure, axes = pyplot.subplots(2, 5, figsize=(26, 9), layout="constrained")
+    figure, axes = pyplot.subplots(2, 6, figsize=(31, 9), layout="constrained")
     for panel, axis in zip(panels, axes.flat, strict=True):
         panel(axis, results)
         if not axis.patches:
@@ -90,6 +92,21 @@ def _sliding_per_key(axis: Axes, results: Results) -> None:
     axis.set(title="Around each row, per key and packed", ylabel="events per second")
 
 
+def _joins(axis: Axes, results: Results) -> None:
+    names = [
+        "join-tumbling/spark",
+        *(f"join-{kind}/tidegate" for kind in ("tumbling", "session", "skewed")),
+    ]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Joins", ylabel="events per second, of both sides")
+
+
+def _join_growth(axis: Axes, results: Results) -> None:
+    names = [f"{name}/tidegate" for name in JOIN_HOPPING]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Joins with longer windows, same input", ylabel="events per second, of both sides")
+
+
 def _small(axis: Axes, results: Results) -> None:
     names = [name for name in ("small/spark", "small/spark-plain", "small/tidegate") if name in results]
     bottoms = [0.0] * len(names)
@@ -111,7 +128,8 @@ def _state(axis: Axes, results: Results) -> None:
 
 
 def _memory(axis: Axes, results: Results) -> None:
-    names = [f"{name}/{engine}" for name in WINDOWS for engine in ("spark", "tidegate")]
+    workloads = (*WINDOWS, "join-tumbling", "join-skewed")
+    names = [f"{name}/{engine}" for name in workloads for engine in ("spark", "tidegate")]
     names = [name for name in names if name in results]
     peaks = [results[name]["peak_rss_bytes"] for name in names]
     jvm = [peak["jvm"] / 1e9 for peak in peaks]

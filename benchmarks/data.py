@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -45,8 +46,8 @@ class Dataset(Protocol):
 
 
 @dataclass(frozen=True)
-class Skewed:
-    """Events at a steady rate over skewed keys, out of order by up to three seconds.
+class Steady(ABC):
+    """Events at a steady rate, out of order by up to three seconds.
 
     Batches depend on the seed and their index alone: a shorter data set is a prefix of a longer one.
     """
@@ -69,14 +70,36 @@ class Skewed:
         rng = np.random.default_rng([self.seed, index])
         arrival = np.sort(rng.uniform(index, index + 1, self.rows)) * (self.rows / self.rate)
         seconds = arrival - rng.uniform(0, DISORDER, self.rows) + DISORDER
-        return _table(seconds, self._keys(rng), rng.uniform(0, 100, self.rows).round(2))
+        return _table(seconds, self._keys(rng, seconds), rng.uniform(0, 100, self.rows).round(2))
 
-    def _keys(self, rng: np.random.Generator) -> np.ndarray:
+    @abstractmethod
+    def _keys(self, rng: np.random.Generator, seconds: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Skewed(Steady):
+    """Few keys have most of the events."""
+
+    def _keys(self, rng: np.random.Generator, seconds: np.ndarray) -> np.ndarray:
         weights = np.arange(1, self.keys + 1) ** -SKEW
         cumulated = np.cumsum(weights) / weights.sum()
         rank = np.searchsorted(cumulated, rng.uniform(0, cumulated[-1], self.rows))
         # Popularity must not follow the number in the name; 2654435761 is prime, so this permutes.
         return rank * 2_654_435_761 % self.keys
+
+
+@dataclass(frozen=True)
+class Even(Steady):
+    """All keys have about as many events, but for one that may have a share of its own."""
+
+    hot: float = 0.0
+    #: After so many seconds all keys are replaced by others.
+    lifetime: int | None = None
+
+    def _keys(self, rng: np.random.Generator, seconds: np.ndarray) -> np.ndarray:
+        even = rng.integers(self.keys, size=self.rows)
+        keys = np.where(rng.uniform(size=self.rows) < self.hot, 0, even)
+        return keys if self.lifetime is None else keys + seconds.astype(int) // self.lifetime * self.keys
 
 
 @dataclass(frozen=True)

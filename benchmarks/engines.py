@@ -1,6 +1,6 @@
 """The same question to each engine: count and sum(price) by user and window.
 
-Around each row, where Spark has no operator of its own, it is max(price) as well.
+Around each row, where Spark has no operator of its own, it is max(price) as well. Joins ask for pairs.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks.cases import Case, Session, Sliding
+from benchmarks.cases import Case, Join, Session, Sliding, Window
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
 
 #: In seconds; more than the disorder of the data, so that no row is late.
 TOLERANCE = 5
 
 
-def windows(case: Case, events: DataFrame) -> DataFrame:
+def results(case: Case, *streams: DataFrame) -> DataFrame:
     """The results of a case: user, window_start, window_end, n, spend.
 
-    Around rows: ts, user, price, n, spend, most.
+    Around rows: ts, user, price, n, spend, most. Pairs: user, and window, ts and price of both sides.
     """
-    return _ENGINES[case.engine](case, events)
+    if isinstance(case.window, Join):
+        return _JOINS[case.engine](case.window, *streams)
+    return _ENGINES[case.engine](case, *streams)
 
 
 def _spark(case: Case, events: DataFrame) -> DataFrame:
     timed = _timed(events)
-    grouped = timed.groupBy(_spark_window(case).alias("window"), "user")
+    grouped = timed.groupBy(_spark_window(case.window).alias("window"), "user")
     totals = grouped.agg(F.count("*").alias("n"), F.sum("price").alias("spend"))
     edges = [F.col(f"window.{edge}").alias(f"window_{edge}") for edge in ("start", "end")]
     return totals.select("user", *edges, "n", "spend")
 
 
-def _spark_window(case: Case) -> Column:
-    if isinstance(case.window, Session):
-        return F.session_window("ts", f"{case.window.gap} seconds")
-    return F.window("ts", f"{case.window.size} seconds", f"{case.window.slide} seconds")
+def _spark_window(window: Any) -> Column:
+    if isinstance(window, Session):
+        return F.session_window("ts", f"{window.gap} seconds")
+    return F.window("ts", f"{window.size} seconds", f"{window.slide} seconds")
 
 
 def _timed(events: DataFrame) -> DataFrame:
@@ -45,11 +47,10 @@ def _timed(events: DataFrame) -> DataFrame:
 
 
 def _tidegate(case: Case, events: DataFrame) -> DataFrame:
-    keyed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s").key_by("user")
     aggregates = {"n": tg.count(), "spend": tg.sum("price")}
     if isinstance(case.window, Sliding):
         aggregates["most"] = tg.max("price")
-    totals = keyed.window(_window(case)).agg(**aggregates)
+    totals = _windowed(events, case.window).agg(**aggregates)
     rows = totals.emit(getattr(tg.emit, case.emission)()).to_df()
     if case.emission != "changelog":
         return rows
@@ -58,13 +59,18 @@ def _tidegate(case: Case, events: DataFrame) -> DataFrame:
     return rows.withColumns({name: F.col(name) * sign for name in ("n", "spend")})
 
 
-def _window(case: Case) -> Any:
-    if isinstance(case.window, Session):
-        return tg.session(f"{case.window.gap} s")
-    if isinstance(case.window, Sliding):
-        ahead = case.window.lookahead
-        return tg.sliding(f"{case.window.lookback} s", None if ahead is None else f"{ahead} s")
-    size, slide = case.window.size, case.window.slide
+def _windowed(events: DataFrame, window: Any) -> Any:
+    timed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s")
+    return timed.key_by("user").window(_window(window))
+
+
+def _window(window: Any) -> Any:
+    if isinstance(window, Session):
+        return tg.session(f"{window.gap} s")
+    if isinstance(window, Sliding):
+        ahead = window.lookahead
+        return tg.sliding(f"{window.lookback} s", None if ahead is None else f"{ahead} s")
+    size, slide = window.size, window.slide
     return tg.tumbling(f"{size} s") if size == slide else tg.hopping(f"{size} s", f"{slide} s")
 
 
@@ -77,4 +83,36 @@ def _per_key(case: Case, events: DataFrame) -> DataFrame:
     return tumbling_per_key(timed, case.window.size)
 
 
+def _spark_join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
+    """By user and start of the window, which is faster than by the window as Spark shows it."""
+    assert isinstance(join.left, Window)
+    assert join.left == join.right
+    sides = [_spark_side(left, join.left, "left"), _spark_side(right, join.left, "right")]
+    pairs = sides[0].join(sides[1], ["user", "start"])
+    edges = {
+        "start": F.col("start"),
+        "end": F.col("start") + F.expr(f"interval {join.left.size} seconds"),
+    }
+    bounds = [
+        column.alias(f"{side}_window_{edge}")
+        for side in ("left", "right")
+        for edge, column in edges.items()
+    ]
+    return pairs.select("user", *bounds, "ts_left", "price_left", "ts_right", "price_right")
+
+
+def _spark_side(events: DataFrame, window: Window, side: str) -> DataFrame:
+    own = [F.col(name).alias(f"{name}_{side}") for name in ("ts", "price")]
+    start = _spark_window(window).getField("start").alias("start")
+    # A row is later than the start of its window by up to the size.
+    return events.select("user", start, *own).withWatermark(
+        "start", f"{TOLERANCE + window.size} seconds"
+    )
+
+
+def _tidegate_join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
+    return _windowed(left, join.left).join(_windowed(right, join.right)).to_df()
+
+
 _ENGINES = {"spark": _spark, "tidegate": _tidegate, "per-key": _per_key}
+_JOINS = {"spark": _spark_join, "tidegate": _tidegate_join}

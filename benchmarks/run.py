@@ -10,19 +10,26 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks import data
-from benchmarks.cases import Case, catalogue
-from benchmarks.engines import windows
+from benchmarks import data, pairs
+from benchmarks.cases import Case, Join, catalogue
+from benchmarks.engines import results
 
 _EMITTED = "emitted"
-#: Columns of results that are added up, by the names of their sums; `most` only around rows.
-_SUMS = {"events": "n", "spend": "spend", "most": "most"}
+#: Columns of results that are added up, by the names of their sums; those that a case has.
+_SUMS = {
+    "events": "n",
+    "spend": "spend",
+    "most": "most",
+    "left_price": "price_left",
+    "right_price": "price_right",
+}
 _CONF = ("spark.sql.", "spark.python.", "spark.driver.memory", "spark.master")
 #: Durations of a batch, in the order Spark runs through them.
 PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -36,11 +43,13 @@ def main(name: str, quick: bool) -> None:
     spark = tg.local_spark(cores=2, app="benchmark", **_settings(case))
     spark.sparkContext.setLogLevel("ERROR")
     query_begun = time.perf_counter()
-    progress = _run(case, windows(case, _source(case, spark)))
+    progress = _run(case, results(case, *_sources(case, spark)))
     ended = time.perf_counter()
     result = measure(case, progress)
     result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
     spark.stop()
+    if isinstance(case.window, Join):
+        result["wanted_pairs"] = pairs.wanted(case)
     print(json.dumps(result), flush=True)
 
 
@@ -72,16 +81,17 @@ def _settings(case: Case) -> dict[str, str]:
     return {"spark.sql.streaming.numRecentProgressUpdates": "1000"} | case.conf
 
 
-def _source(case: Case, spark: SparkSession) -> DataFrame:
+def _sources(case: Case, spark: SparkSession) -> Iterator[DataFrame]:
     reader = spark.readStream.schema("ts timestamp, user string, price double")
-    reader = reader.option("maxFilesPerTrigger", case.dataset.files)
-    return reader.parquet(str(data.folder(case.dataset)))
+    for dataset in case.datasets:
+        files = reader.option("maxFilesPerTrigger", dataset.files)
+        yield files.parquet(str(data.folder(dataset)))
 
 
-def _run(case: Case, results: DataFrame) -> list[Progress]:
+def _run(case: Case, rows: DataFrame) -> list[Progress]:
     """Everything there is, to nowhere; the observation counts what arrives there."""
-    sums = [F.sum(column).alias(name) for name, column in _SUMS.items() if column in results.columns]
-    observed = results.observe(_EMITTED, F.count(F.lit(1)).alias("rows"), *sums)
+    sums = [F.sum(column).alias(name) for name, column in _SUMS.items() if column in rows.columns]
+    observed = rows.observe(_EMITTED, F.count(F.lit(1)).alias("rows"), *sums)
     writer = observed.writeStream.format("noop").outputMode("append")
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
         writer = writer.option("checkpointLocation", checkpoint).queryName(case.name)
@@ -104,7 +114,7 @@ def _state(batch: Progress) -> dict[str, int]:
     operators = batch.get("stateOperators", [])
     sizes = {
         name: sum(operator.get(name, 0) for operator in operators)
-        for name in ("numRowsTotal", "memoryUsedBytes", "commitTimeMs")
+        for name in ("numRowsTotal", "numRowsRemoved", "memoryUsedBytes", "commitTimeMs")
     }
     custom = [operator.get("customMetrics", {}) for operator in operators]
     names = sorted({name for metrics in custom for name in metrics if "Bytes" in name or "Size" in name})

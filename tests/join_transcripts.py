@@ -1137,6 +1137,41 @@ SESSIONS = [
         """,
     ),
     Transcript(
+        "a session that has grown back over one that had closed is met by itself",
+        join_plan(GAP, GAP),
+        """
+        left
+          ts | user
+          16 | zoe
+        right
+          at | user
+          6  | ann
+          16 | yan
+        left
+          ts | user
+          20 | ann
+          30 | zoe
+        right
+          at | user
+          0  | ann
+          10 | ann
+          17 | ann
+          30 | yan
+        watermark 16
+        late_rows 0
+        windows_closed 1
+        left
+        right
+        watermark 30
+        main
+          user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | 20                | 30              | 0                  | 27               | 20 | 0
+          ann  | 20                | 30              | 0                  | 27               | 20 | 10
+          ann  | 20                | 30              | 0                  | 27               | 20 | 17
+        joined_pairs 3
+        """,
+    ),
+    Transcript(
         "where: rows of sessions that meet may still be no pairs",
         join_plan(GAP, GAP, keys=(), how="full", where="price > items"),
         """

@@ -16,7 +16,7 @@ from tests.property import programs as p
 from tidegate.operators import aggregates as a
 from tidegate.operators import joining, state
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Derived, Join, Output, Source, sources_of, stages_of
+from tidegate.plan.nodes import Derived, Join, Output, Source, sources_of
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import BatchResult, KernelHost, Oracle, text
@@ -212,27 +212,9 @@ def watermarks(program):
     return reached
 
 
-def assert_same(program, expected, actual):
-    """The same batch by batch, down to the counters.
-
-    But panes that nobody waits for are counted when their bucket is next looked at, which may be later.
-    """
-    if any(isinstance(stage, Join) and has_panes(stage) for stage in stages_of(program.plan)):
-        due = 0
-        for wanted, got in zip(expected, actual, strict=True):
-            due += wanted.counts.pop("windows_closed", 0) - got.counts.pop("windows_closed", 0)
-            assert due >= 0, "more windows have closed than could"
-        assert due == 0, "not all windows have closed in the end"
-    p.assert_same(program, expected, actual)
-
-
-def has_panes(join):
-    return isinstance(join.left.window, p.Hopping)
-
-
 def agrees(program):
     """Does the kernel do, batch by batch, what the oracle says?"""
-    assert_same(program, run_oracle(program), run_kernel(program))
+    p.assert_same(program, run_oracle(program), run_kernel(program))
 
 
 # -- batch by batch -------------------------------------------------------------------------------
@@ -296,7 +278,7 @@ def test_few_pages_for_a_long_time_and_few_pairs_at_a_time(kinds, data):
         patch.setattr(state, "_MAX_RANGES", 2)
         patch.setattr(state, "_FAN_IN", 2)
         patch.setattr(joining, "MOST_PAIRS", 3)
-        assert_same(program, expected, run_kernel(program))
+        p.assert_same(program, expected, run_kernel(program))
 
 
 @EVERY_KIND
@@ -332,7 +314,7 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(kinds, data):
         reached = actual[-1].watermark
         assert reached is None or reached % 1000 == 0
         expected.append(oracle.batch_of(rows, reached))
-    assert_same(program, [*expected, oracle.end()], [*actual, host.end()])
+    p.assert_same(program, [*expected, oracle.end()], [*actual, host.end()])
 
 
 def _stretched(time):
@@ -360,7 +342,7 @@ def test_all_rows_at_once_give_the_final_answer(kinds, data):
     host, oracle = KernelHost(program.plan, buckets=program.buckets), Oracle(program.plan)
     got = [host.batch(*rows, packs=2), host.end()]
     assert got[0].counts["late_rows"] == 0
-    assert_same(program, [oracle.batch_of(rows, None), oracle.end()], got)
+    p.assert_same(program, [oracle.batch_of(rows, None), oracle.end()], got)
 
 
 @st.composite

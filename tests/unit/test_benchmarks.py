@@ -3,21 +3,25 @@
 import dataclasses
 import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
-from benchmarks import data, report
-from benchmarks.cases import Case, Sliding, catalogue
+from benchmarks import data, pairs, report
+from benchmarks.cases import JOIN_HOPPING, Case, Join, Session, Sliding, Window, catalogue
 from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
+from benchmarks.run import PARTS, measure
 
 SMALL = data.Skewed(events=3000, rows=1000, rate=100, keys=50)
+EVEN = data.Even(events=3000, rows=1000, rate=100, keys=50)
 STATE = data.Preloaded(loaded=400, shared=100, rows=50, touched=20, measured=2)
 
 
@@ -49,6 +53,34 @@ def test_the_closing_event_comes_after_all_windows():
 def test_keys_are_skewed():
     counts = SMALL.batch(0)["user"].value_counts().field("counts").to_numpy()
     assert counts.max() > 10 * np.median(counts)
+
+
+def users(dataset: data.Dataset) -> list[str]:
+    return [user for index in range(3) for user in dataset.batch(index)["user"].to_pylist()]
+
+
+def test_even_keys_are_about_as_frequent():
+    counts = Counter(users(EVEN))
+    assert len(counts) == EVEN.keys
+    assert max(counts.values()) < 2 * min(counts.values())
+
+
+def test_a_hot_key_has_its_share_beside_even_ones():
+    (hot, most), (_, second), *_ = Counter(users(dataclasses.replace(EVEN, hot=0.1))).most_common()
+    assert hot == "user-0"
+    assert 300 < most < 420
+    assert second < 100
+
+
+def test_keys_that_last_for_a_pane_are_in_no_other():
+    brief = dataclasses.replace(EVEN, lifetime=10)
+    seen: dict[str, set[int]] = {}
+    for index in range(3):
+        batch = brief.batch(index)
+        for user, at in zip(batch["user"].to_pylist(), seconds(batch), strict=True):
+            seen.setdefault(user, set()).add(int(at) // 10)
+    assert all(len(panes) == 1 for panes in seen.values())
+    assert len(set.union(*seen.values())) > 2
 
 
 def test_loading_batches_hold_each_key_once():
@@ -85,6 +117,8 @@ def emitted(case: Case, rows: int) -> dict:
     if isinstance(case.window, Sliding):
         rows = case.rows + (case.window.lookahead is None)
         return {"rows": rows, "events": 9, "spend": 1.5, "most": 2.5}
+    if isinstance(case.window, Join):
+        return {"rows": rows, "events": 0, "left_price": 1.5, "right_price": 2.5}
     events = case.rows * case.window.copies + (case.complete and case.emission == "changelog")
     rows = rows if case.complete else changes(case)
     return {"rows": rows, "events": events, "spend": 1.5, "most": 0}
@@ -103,6 +137,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         },
         "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
+        "wanted_pairs": 7,
         "state": {"rocksdbSstFileSize": 2_500_000},
         "total_s": mean,
         "peak_rss_bytes": {"jvm": 1, "python": 2},
@@ -163,12 +198,12 @@ def test_rows_without_or_with_a_second_result_are_noticed(workload, wanted, chan
     assert check.detail.endswith(f" of {wanted}")
 
 
-def differing(workload: str, name: str) -> list[str]:
+def differing(workload: str, name: str, reference: str = "per-key") -> list[str]:
     """Checks that fail when one engine's total is one more than the other's."""
     cases = catalogue()
     found = {
         case.name: result(case, 1)
-        for case in (cases[f"{workload}/{engine}"] for engine in ("per-key", "tidegate"))
+        for case in (cases[f"{workload}/{engine}"] for engine in (reference, "tidegate"))
     }
     found[f"{workload}/tidegate"]["emitted"][name] += 1
     return [check.name for check in report.checks(found, cases) if not check.passed]
@@ -184,6 +219,107 @@ def test_only_results_that_do_not_depend_on_arrival_are_compared(name):
 def test_the_number_of_rows_is_always_compared():
     compared = "sliding-slice/per-key = sliding-slice/tidegate, in the number of rows"
     assert compared in differing("sliding-slice", "rows")
+
+
+@pytest.mark.parametrize("name", ["left_price", "right_price"])
+def test_joins_must_agree_in_the_sums_of_both_sides(name):
+    assert differing("join-tumbling", name, "spark") == ["join-tumbling/spark = join-tumbling/tidegate"]
+
+
+def test_pairs_that_are_missing_or_there_twice_are_noticed():
+    cases = catalogue()
+    name = "join-hopping-30-10/tidegate"
+    for rows in (6, 8):
+        (check,) = report.checks({name: result(cases[name], 1, rows)}, cases)
+        assert (check.passed, check.detail) == (False, f"{rows} of 7")
+
+
+def stream(rng: np.random.Generator, rows: int) -> pa.Table:
+    """Whole seconds, so that times are equal, touch, and lie on edges; before and after the epoch."""
+    times = (data.EPOCH + rng.integers(-40, 60, rows)) * 1_000_000
+    names = [f"user-{key}" for key in rng.integers(3, size=rows)]
+    ts = pa.array(times).cast(data.SCHEMA.field("ts").type)
+    return pa.table([ts, names, np.zeros(rows)], schema=data.SCHEMA)
+
+
+def stretches(rows: pa.Table, window: Window | Session) -> list[tuple[str, set[tuple[int, int]]]]:
+    """Each row's user and all its windows, as first and last second that meet another window."""
+    listed = [(row["user"], int(row["ts"].timestamp())) for row in rows.to_pylist()]
+    if isinstance(window, Window):
+        starts = range(data.EPOCH - 600, data.EPOCH + 600, window.slide)
+        return [
+            (user, {(s, s + window.size - 1) for s in starts if s <= at < s + window.size})
+            for user, at in listed
+        ]
+    return [(user, {_session(user, at, listed, window.gap)}) for user, at in listed]
+
+
+def _session(user: str, at: int, rows: list[tuple[str, int]], gap: int) -> tuple[int, int]:
+    first = last = at
+    while True:
+        near = [t for other, t in rows if other == user and first - gap <= t <= last + gap]
+        if (min(near), max(near)) == (first, last):
+            return first, last + gap
+        first, last = min(near), max(near)
+
+
+JOINS = [*JOIN_HOPPING.values(), Join(Session(3), Session(3))]
+
+
+@pytest.mark.parametrize("join", JOINS, ids=str)
+def test_pairs_are_counted_as_a_nested_loop_counts_them(join):
+    rng = np.random.default_rng(5)
+    left, right = stream(rng, 60), stream(rng, 50)
+    met = sum(
+        any(a <= d and c <= b for a, b in ours for c, d in theirs)
+        for user, ours in stretches(left, join.left)
+        for other, theirs in stretches(right, join.right)
+        if user == other
+    )
+    assert 0 < met < 60 * 50
+    assert pairs.count(join, left, right) == met
+
+
+def test_the_closing_events_are_a_pair_of_panes_but_of_no_closed_sessions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left, right = (data.Even(events=40, rows=20, rate=10, keys=20, seed=seed) for seed in (1, 2))
+    for window, closing in ((Window(10, 10), 1), (Session(1), 0)):
+        join = Join(window, window)
+        case = Case("some", "tidegate", left, join, warmup=0, rows=40, other=right)
+        events = [pa.concat_tables([side.batch(0), side.batch(1)]) for side in (left, right)]
+        assert pairs.wanted(case) == pairs.count(join, *events) + closing
+
+
+def test_a_join_with_longer_windows_has_the_same_input_and_the_same_pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cases = [catalogue(quick=True)[f"{name}/tidegate"] for name in JOIN_HOPPING]
+    assert len({case.datasets for case in cases}) == 1
+    left, right = (dataset.batch(0) for dataset in cases[0].datasets)
+    assert not left.equals(right)
+    assert len({pairs.count(case.window, left, right) for case in cases}) == 1
+
+
+def progress(rows: int, millis: int) -> dict:
+    durations = dict.fromkeys(PARTS, millis / 10) | {"triggerExecution": millis}
+    return {"numInputRows": rows, "durationMs": durations}
+
+
+def test_the_full_batches_of_a_join_have_the_rows_of_both_sides():
+    case = catalogue()["join-tumbling/tidegate"]
+    batches = [(200_000, 900), (200_000, 300), (100_000, 10), (200_000, 500), (2, 10), (0, 10)]
+    steady = measure(case, [progress(*batch) for batch in batches])["steady"]
+    assert (steady["batches"], steady["mean_ms"], steady["events_per_s"]) == (2, 400, 500_000)
+
+
+def test_a_figure_without_a_bound_is_reported_and_not_judged():
+    times = {f"{name}/tidegate": 10 * number for number, name in enumerate(JOIN_HOPPING, 1)}
+    whole = assembled(times)
+    name = "join with 10 s … 120 s every 10 s: slowest against fastest"
+    (target,) = (target for target in whole["targets"] if target["name"] == name)
+    assert (target["target"], target["measured"], target["reached"]) == (None, 4, None)
+    out = io.StringIO()
+    report.show(whole, Console(file=out, width=144))
+    assert "4.00 ×" in out.getvalue()
 
 
 def test_the_slowest_lookback_is_set_against_the_fastest():
@@ -275,7 +411,7 @@ def test_the_report_is_json_and_prints():
     whole = assembled(dict.fromkeys(catalogue(), 1))
     assert json.loads(json.dumps(whole)) == whole
     out = io.StringIO()
-    report.show(whole, Console(file=out, width=132))
+    report.show(whole, Console(file=out, width=144))
     assert "hopping-60-1/tidegate" in out.getvalue()
     assert ">= 2,000,000 events/s" in out.getvalue()
 

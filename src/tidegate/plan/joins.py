@@ -70,15 +70,16 @@ class PairColumns:
         cls, left: tuple[pa.Schema, Sequence[str]], right: tuple[pa.Schema, Sequence[str]]
     ) -> PairColumns:
         rows, key_names = left
-        keys = tuple(rows.field(key) for key in key_names)
+        # A row that met nothing has no columns of the other side, and maybe keys that one never has.
+        keys = tuple(rows.field(key).with_nullable(True) for key in key_names)
         own = {side: _own(*given) for side, given in zip(SIDES, (left, right), strict=True)}
-        often = Counter([*key_names, *(field.name for fields in own.values() for field in fields)])
+        bounds = [pa.field(name, TIMESTAMP) for side in SIDES for name in window_names(side)]
+        added = (*keys, *bounds, *own["left"], *own["right"])
+        often = Counter(field.name for field in added)
         names = {
             side: {f.name: f"{f.name}_{side}" if often[f.name] > 1 else f.name for f in fields}
             for side, fields in own.items()
         }
-        bounds = [pa.field(name, TIMESTAMP) for side in SIDES for name in window_names(side)]
-        # A row that met nothing has no columns of the other side.
         renamed = [
             field.with_name(names[side][field.name]).with_nullable(True)
             for side in SIDES
@@ -113,7 +114,9 @@ def reach(own: Window, lateness: Micros, other: Window, others_lateness: Micros)
         beyond = 0 if own == other else other.size  # windows it meets begin before its own end
         after_end = max(lateness, beyond + others_lateness)
         time = Micros(own.size + after_end)
-        return Reach(time, Micros(time + own.size), Micros(after_end) if own.tumbling else time)
+        if own.tumbling:
+            return Reach(time, window_start=time, window_end=Micros(after_end))
+        return Reach(time, window_start=Micros(time + own.size), window_end=time)
     assert isinstance(own, Session)
     assert isinstance(other, Session)
     if own.max_length is None or other.max_length is None:
@@ -121,4 +124,4 @@ def reach(own: Window, lateness: Micros, other: Window, others_lateness: Micros)
     assert not isinstance(other.gap, str)
     after_end = max(lateness, max(other.gap, other.max_length) + others_lateness)
     time = Micros(own.max_length + after_end)
-    return Reach(time, time, Micros(after_end))
+    return Reach(time, window_start=time, window_end=Micros(after_end))

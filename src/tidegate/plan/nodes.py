@@ -624,7 +624,8 @@ def channels_of(plan: Output) -> dict[str, pa.Schema]:
     channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
     for inlet in (inlet for stage in stages_of(plan) for inlet in stage.inlets):
         if isinstance(inlet.late, SideOutput):
-            name, schema = inlet.late.channel, pa.schema([*inlet.feed.schema, *LATE_COLUMNS])
+            name = inlet.late.channel
+            schema = pa.schema([f.with_nullable(True) for f in (*inlet.feed.schema, *LATE_COLUMNS)])
             if channels.setdefault(name, schema) != schema:
                 raise PlanError(
                     f"late rows of other columns go to {name!r} already: name another channel"
