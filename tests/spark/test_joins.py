@@ -23,6 +23,7 @@ from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
 from tests.spark.processes import kill_session
 from tests.spark.test_event_time_queries import wait_until
+from tidegate.spark.inspection import states_of
 from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row
@@ -258,6 +259,11 @@ def test_draining_finds_the_state_of_each_operator_where_several_feed_one(sides:
     expected = by_the_rules(chain, sides)
     assert 0 < early < len(expected)
     assert complaints(chain, sides, expected, main.rows()) == []
+    first, second, join, last = states_of(sides.spark, str(sides.folder / "checkpoint"))
+    assert "views=" in first.identity["aggregates"]
+    assert "clicks=" in second.identity["aggregates"]
+    assert (join.identity["operator"], join.identity["how"]) == ("join", "left")
+    assert min(first.open, second.open, join.open, last.open) > 0
 
 
 # -- processes that are killed ---------------------------------------------------------------------

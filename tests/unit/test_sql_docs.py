@@ -4,9 +4,21 @@ from tests.unit.test_docs import FENCE, ROOT
 from tidegate import sql
 
 
+def program_in(page):
+    blocks = FENCE.findall((ROOT / page).read_text("utf-8"))
+    return sql.compile("\n".join(code for language, code in blocks if language == "sql"))
+
+
+def test_the_sql_of_the_readme_is_the_first_program_of_it():
+    [insert] = program_in("README.md").inserts
+    assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
+        "main": "spend", "late": "late",
+    }  # fmt: skip
+    assert insert.plan.label() == "Emit[changelog]"
+
+
 def test_the_page_on_sql_is_one_program():
-    blocks = FENCE.findall((ROOT / "docs" / "sql.md").read_text("utf-8"))
-    program = sql.compile("\n".join(code for language, code in blocks if language == "sql"))
+    program = program_in("docs/sql.md")
     assert [insert.sinks["main"].name for insert in program.inserts] == [
         "spend", "averages", "sessions", "in_order", "peaks", "pairs",
     ]  # fmt: skip

@@ -11,11 +11,10 @@ from tidegate.cli.failures import OK
 from tidegate.cli.session import end_on_sigterm, session
 from tidegate.cli.views import size
 from tidegate.errors import StateError
+from tidegate.plan.identity import SHARED
 
 if TYPE_CHECKING:
     from tidegate.spark.inspection import OperatorState
-
-_SHOWN_PARTS = ("operator", "window", "allowed lateness", "keys", "aggregates", "emission")
 
 
 def run(arguments: Namespace) -> int:
@@ -42,7 +41,7 @@ def _values(state: OperatorState) -> dict[str, Any]:
 
 def _text(number: int, state: OperatorState) -> str:
     lines = [f"operator {number}"]
-    lines += [f"  {part}: {state.identity[part]}" for part in _SHOWN_PARTS if part in state.identity]
+    lines += [f"  {part}: {value}" for part, value in state.identity.items() if part not in SHARED]
     lines += [
         f"  open: {state.open:,}",
         f"  keys in state: {state.keys:,}",

@@ -12,6 +12,9 @@ from tidegate.plan.time import render
 
 Identity = dict[str, str]
 
+#: What the state of all operators depends on.
+SHARED = ("buckets", "state format")
+
 
 def identity_of(plan: Output, buckets: int, state_format: int) -> Identity:
     """The parts of a plan that its state is laid out by, each as text a person can compare.
@@ -27,7 +30,7 @@ def identity_of(plan: Output, buckets: int, state_format: int) -> Identity:
 
 def stage_identities(plan: Output, identity: Identity) -> list[Identity]:
     """For each operator what its own state depends on."""
-    shared = {name: identity[name] for name in ("buckets", "state format")}
+    shared = {name: identity[name] for name in SHARED}
     return [_parts(stage) | shared for stage in stages_of(plan)]
 
 

@@ -19,7 +19,8 @@ from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
-from tidegate.plan.identity import Identity
+from tidegate.plan.identity import SHARED, Identity, fingerprint
+from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import Hopping
 from tidegate.spark.checkpoint import stored_identity
@@ -28,6 +29,12 @@ _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
 )
 _BEGINNING = -(1 << 60)
+
+#: The tables that hold rows.
+_ROWS = ("rows", *SIDES)
+
+#: The stored pages of an operator's buckets.
+Buckets = dict[int, MemoryPages]
 
 
 @dataclass
@@ -38,7 +45,7 @@ class OperatorState:
     identity: Identity
     buckets: int = 0
     keys: int = 0
-    #: Windows or sessions that are open; rows where windows are around rows, or rows are put in order.
+    #: Windows or sessions that are open; rows where rows are kept: around each, in order, or to join.
     open: int = 0
     pages: int = 0
     bytes: int = 0
@@ -48,18 +55,15 @@ class OperatorState:
 
 
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
-    """The state of each operator of a chain, the one that reads the sources first."""
+    """The state of each operator of a plan, each after those that feed it."""
     place = location(checkpoint)
     identity = stored_identity(place)
     if identity is None:
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
-    numbers = _operators(place)
-    parts = [_own_parts(identity, number) for number in range(1, len(numbers) + 1)]
     # Spark numbers operators from the end of the query.
-    return [
-        _state(spark, place, own, number)
-        for own, number in zip(parts, sorted(numbers, reverse=True), strict=True)
-    ]
+    stored = [_stored(spark, place, number) for number in sorted(_operators(place), reverse=True)]
+    parts = [_own_parts(identity, number) for number in range(1, len(stored) + 1)]
+    return [_state(own, buckets) for own, buckets in _matched(parts, stored)]
 
 
 def _operators(checkpoint: str) -> list[int]:
@@ -69,16 +73,30 @@ def _operators(checkpoint: str) -> list[int]:
 
 
 def _own_parts(identity: Identity, number: int) -> Identity:
-    """What is written down about one operator of a chain."""
+    """What is written down about one operator."""
     suffix = "" if number == 1 else f" of operator {number}"
-    return {
+    own = {
         name.removesuffix(suffix): value
         for name, value in identity.items()
         if (name.endswith(suffix) if suffix else " of operator " not in name)
     }
+    return own | {name: identity[name] for name in SHARED}
 
 
-def _state(spark: SparkSession, checkpoint: str, identity: Identity, operator: int) -> OperatorState:
+def _matched(parts: list[Identity], stored: list[Buckets]) -> list[tuple[Identity, Buckets]]:
+    """Operators with what they keep: state says what it was written by, if there is any."""
+    left = list(stored)
+    pairs = []
+    for own in parts:
+        plan = fingerprint(own)
+        mine = next((one for one in left if plan in {_plan(pages) for pages in one.values()}), None)
+        if mine is not None:
+            left.remove(mine)
+        pairs.append((own, mine or {}))
+    return pairs
+
+
+def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     stored = (
         spark.read.format("statestore")
         .option("path", checkpoint)
@@ -87,9 +105,13 @@ def _state(spark: SparkSession, checkpoint: str, identity: Identity, operator: i
         .load()
         .selectExpr("key.bucket", "user_map_key.name", "user_map_value.page")
     )
-    buckets: dict[int, MemoryPages] = defaultdict(MemoryPages)
+    buckets: Buckets = defaultdict(MemoryPages)
     for bucket, name, page in stored.toLocalIterator():
         buckets[bucket][name] = base64.b64decode(page)
+    return buckets
+
+
+def _state(identity: Identity, buckets: Buckets) -> OperatorState:
     state = OperatorState(identity)
     held = [BucketState(pages, _plan(pages)) for pages in buckets.values()]
     state.watermark = max((b.directory.watermark for b in held if b.directory.watermark), default=None)
@@ -124,7 +146,7 @@ def _open(bucket: BucketState, total: OperatorState) -> int:
         return 0 if live is None else len(live)
     if "slices" in tables:
         return _open_windows(bucket, Slicing(_fixed(total.identity["window"])), ended)
-    return sum(page.rows for page in bucket.pages("rows"))
+    return sum(page.rows for page in bucket.directory.pages if page.table in _ROWS)
 
 
 def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
