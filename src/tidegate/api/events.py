@@ -68,7 +68,7 @@ def events(
     row has decides; or `tg.processing_time()`. The watermark is the highest event time seen minus
     the tolerance. A row without a usable event time goes to the `errors` channel, and so does one
     that is more than `max_future` ahead of the clock (if not given: a hundred years). A source that
-    has been silent for longer than `idle_after` does not hold back the others of a `union`.
+    has been silent for longer than `idle_after` does not hold back the others of a union or a join.
 
     >>> import tidegate as tg
     >>> clicks = tg.events(clicks_df, time="ts", tolerance="5 seconds")
