@@ -41,6 +41,9 @@ COUNTERS = (
 #: Those of joins besides.
 JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
 
+#: Those of plans that filter duplicates.
+DEDUPE_COUNTERS = ("duplicates_filtered",)
+
 
 @dataclass(frozen=True)
 class Parcel:
