@@ -1,9 +1,16 @@
 """Which kernels run a plan."""
 
+from tidegate.operators.admission import AdmissionKernel
 from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DedupeKernel
 from tidegate.operators.folds import FoldKernel
-from tidegate.operators.kernel import COUNTERS, DEDUPE_COUNTERS, JOIN_COUNTERS, Kernel
+from tidegate.operators.kernel import (
+    ADMISSION_COUNTERS,
+    COUNTERS,
+    DEDUPE_COUNTERS,
+    JOIN_COUNTERS,
+    Kernel,
+)
 from tidegate.operators.pane_join import PaneJoin
 from tidegate.operators.reorder import ReorderKernel
 from tidegate.operators.session_join import SessionJoin
@@ -11,7 +18,7 @@ from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import Dedupe, Join, Output, Reorder, made_due, stages_of
+from tidegate.plan.nodes import Admit, Dedupe, Join, Output, Reorder, made_due, stages_of
 from tidegate.plan.windows import AllTime, Session, Sliding
 
 
@@ -22,7 +29,7 @@ def kernels_of(plan: Output) -> list[Kernel]:
 
 def counters_of(plan: Output) -> tuple[str, ...]:
     """Every counter the operators of a plan may keep."""
-    own = {Join: JOIN_COUNTERS, Dedupe: DEDUPE_COUNTERS}
+    own = {Join: JOIN_COUNTERS, Dedupe: DEDUPE_COUNTERS, Admit: ADMISSION_COUNTERS}
     kinds = {type(stage) for stage in stages_of(plan)}
     return (*COUNTERS, *(name for kind, names in own.items() if kind in kinds for name in names))
 
@@ -41,6 +48,8 @@ def _kernel_of(stage: Output) -> Kernel:
         return ReorderKernel(stage)
     if isinstance(stage, Dedupe):
         return DedupeKernel(stage)
+    if isinstance(stage, Admit):
+        return AdmissionKernel(stage)
     if isinstance(stage, Join):
         return SessionJoin(stage) if isinstance(stage.left.window, Session) else PaneJoin(stage)
     window = stage.windowed.window

@@ -26,7 +26,7 @@ from tidegate.operators.keyed import (
 from tidegate.operators.late import instants
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.state import KEY, BucketState
-from tidegate.plan.nodes import Dedupe, Emit, Reorder, made_due
+from tidegate.plan.nodes import Admit, Dedupe, Emit, Reorder, made_due
 
 #: Before the names of rows' own columns, which may be anything.
 OWN = "__tidegate_row."
@@ -48,11 +48,14 @@ class RowInput(KeyedInput):
         """What is kept of rows beside their key, time and own columns, one for each."""
         return pl.DataFrame()
 
+    def key_table(self, rows: pa.Table) -> pa.Table:
+        """What rows are kept by, under the names by which the operator knows it."""
+        own = keys.key_table(rows, self.keys)
+        return own.rename_columns(self.known_keys) if self.keys else own
+
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A state for each row, in the order they came."""
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
-        if self.keys:
-            distinct = distinct.rename_columns(self.known_keys)
+        distinct, codes = keys.encode(self.key_table(rows))
         time = instants(rows, self.time)
         own = blobs.to_polars(rows.select(self.own).rename_columns([OWN + name for name in self.own]))
         placed = pl.DataFrame({KEY: codes, TIME: time, ROWS: np.ones(len(time), dtype=np.int64)})
@@ -81,7 +84,7 @@ class RowKernel(RowInput, KeyedKernel):
     #: The rows that wait, by their times.
     table: RowTable
 
-    def __init__(self, plan: Emit | Reorder | Dedupe) -> None:
+    def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         super().__init__(plan)
         self.judges = not made_due(plan.feed)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from tidegate.plan.nodes import Dedupe, Derived, Emit, Join, Output, read_by, stages_of
+from tidegate.plan.nodes import Admit, Dedupe, Derived, Emit, Join, Output, Reorder, read_by, stages_of
 from tidegate.plan.time import Micros
 from tidegate.plan.watermarks import Operator, WatermarkPropagator
 
@@ -81,4 +81,4 @@ def _name(stage: Output) -> str:
         return f"{stage.left.window} × {stage.right.window}"
     if isinstance(stage, Emit):
         return "fold" if stage.input.folds else str(stage.windowed.window)
-    return "dedupe" if isinstance(stage, Dedupe) else "reorder"
+    return {Dedupe: "dedupe", Admit: "admit", Reorder: "reorder"}[type(stage)]

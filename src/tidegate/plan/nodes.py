@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
@@ -34,6 +34,7 @@ from tidegate.plan.policies import (
     Retracting,
     SideOutput,
 )
+from tidegate.plan.sla import Sla
 from tidegate.plan.time import Micros, ProcessingTime, render
 from tidegate.plan.windows import AllTime, Session, Sliding, Window
 
@@ -41,7 +42,13 @@ WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TI
 OP = pa.field("op", pa.string())
 ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
 LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
-MAIN, ERROR_CHANNEL = "main", "errors"
+REJECTED_COLUMNS = (
+    pa.field("reason", pa.string()),
+    pa.field("lag", pa.duration("us")),
+    pa.field("gap", pa.duration("us")),
+    pa.field("tokens", pa.float64()),
+)
+MAIN, ERROR_CHANNEL, REJECTED = "main", "errors", "rejected"
 
 #: Kernels put columns of their own beside users' columns; these never meet.
 RESERVED_PREFIX = "__tidegate"
@@ -607,6 +614,74 @@ class Dedupe:
 
 
 @dataclass(frozen=True)
+class Admit:
+    """Rows of each stream, which is the key, as far as its limits allow; the others are rejected."""
+
+    input: KeyBy
+    sla: Sla
+
+    retracts: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
+    passes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if made_due(self.feed):
+            raise PlanError(
+                "admit() of results of another operator: they come when the watermark lets them; "
+                "admit the rows it reads"
+            )
+        if self.sla.arrival is not None:
+            kind = field_of(self.schema, self.sla.arrival, "arrival time").type
+            if not pa.types.is_timestamp(kind):
+                raise TypeMismatch(
+                    f"arrival time column {self.sla.arrival!r} has type {kind}; it must be a timestamp"
+                )
+        for name in self.schema.names:
+            readable(self.schema, name, "admit() keeps all columns")
+        names = [field.name for field in REJECTED_COLUMNS]
+        refuse_collisions(self.schema.names, names, f"the channel {REJECTED!r} adds")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (Inlet(self.input, Drop()),)
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.input.input
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        return {self.feed.time: Micros(0)}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return (self.feed.time,)
+
+    @property
+    def stays(self) -> Micros | None:
+        return Micros(0)
+
+    def label(self) -> str:
+        return f"Admit[{self.sla}]"
+
+
+@dataclass(frozen=True)
 class Join:
     """Pairs of rows of two sides whose keys are equal and whose windows meet.
 
@@ -706,7 +781,7 @@ class Join:
 
 
 #: What rows can leave a plan by.
-Output = Emit | Reorder | Dedupe | Join
+Output = Emit | Reorder | Dedupe | Admit | Join
 
 
 def stages_of(plan: Output) -> tuple[Output, ...]:
@@ -724,15 +799,20 @@ def sources_of(plan: Output) -> tuple[Source, ...]:
 def channels_of(plan: Output) -> dict[str, pa.Schema]:
     """Every channel rows can leave through, with the schema it has there."""
     channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
-    for inlet in (inlet for stage in stages_of(plan) for inlet in stage.inlets):
-        if isinstance(inlet.late, SideOutput):
-            name = inlet.late.channel
-            schema = pa.schema([f.with_nullable(True) for f in (*inlet.feed.schema, *LATE_COLUMNS)])
-            if channels.setdefault(name, schema) != schema:
-                raise PlanError(
-                    f"late rows of other columns go to {name!r} already: name another channel"
-                )
+    for name, columns in (added for stage in stages_of(plan) for added in _added_channels(stage)):
+        schema = pa.schema([field.with_nullable(True) for field in columns])
+        if channels.setdefault(name, schema) != schema:
+            raise PlanError(f"late rows of other columns go to {name!r} already: name another channel")
     return channels
+
+
+def _added_channels(stage: Output) -> Iterator[tuple[str, list[pa.Field]]]:
+    """Where rows go that an operator sets apart, and with which columns."""
+    if isinstance(stage, Admit):
+        yield REJECTED, [*stage.schema, *REJECTED_COLUMNS]
+    for inlet in stage.inlets:
+        if isinstance(inlet.late, SideOutput):
+            yield inlet.late.channel, [*inlet.feed.schema, *LATE_COLUMNS]
 
 
 def check_late(late: LatePolicy, feed: Feed) -> None:
@@ -767,6 +847,9 @@ def with_inlets(plan: Output, change: Callable[[Inlet], Inlet]) -> Output:
     if isinstance(plan, Reorder | Dedupe):
         [inlet] = changed
         return replace(plan, input=inlet.keyed, late=inlet.late)
+    if isinstance(plan, Admit):
+        [inlet] = changed
+        return replace(plan, input=inlet.keyed)
     if isinstance(plan, Join):
         left, right = map(_with_inlet, plan.sides, changed)
         return replace(plan, left=left, right=right)

@@ -77,12 +77,10 @@ class Sla:
         if self.shards < 1:
             raise PlanError(f"sla(shards={self.shards}): a stream has one shard at least")
         if self.capacity / self.shards < self.token_cost:
-            share = f"a shard's share of capacity={_shown(self.capacity)}" if self.shards > 1 else (
-                f"capacity={_shown(self.capacity)}"
-            )  # fmt: skip
+            share = "a shard's share of " if self.shards > 1 else ""
             raise PlanError(
-                f"sla(): {share} is less than token_cost={_shown(self.token_cost)}, "
-                "so no row could ever be admitted"
+                f"sla(): {share}capacity={_shown(self.capacity)} is less than "
+                f"token_cost={_shown(self.token_cost)}, so no row could ever be admitted"
             )
         if self.shards > 1 and self.jitter_budget is not None:
             raise PlanError(
@@ -105,7 +103,9 @@ class Sla:
             unit = lcm(refill.denominator, capacity.denominator, cost.denominator)
             if capacity * unit <= LARGEST_LEVEL:
                 most = int(capacity * unit)
-                return Budget(unit, min(int(refill * unit), most), most, int(cost * unit))
+                # A bucket that is full within a microsecond is full, and rounding must not make rows
+                # cost more than there can be.
+                return Budget(unit, min(int(refill * unit), most), most, min(int(cost * unit), most))
         raise PlanError(
             f"sla(max_rate={_shown(self.max_rate)}, capacity={_shown(self.capacity)}): "
             "more than can be counted exactly; take a smaller capacity"
@@ -145,7 +145,7 @@ def declare_sla(
         capacity = base.capacity if capacity is None else capacity
     if max_rate is None or capacity is None:
         raise PlanError("sla() without a class needs both max_rate and capacity, such as sla('bronze')")
-    lag = base and base.max_lag
+    lag = None if base is None else base.max_lag
     return Sla(
         _positive(max_rate, "max_rate"),
         _positive(capacity, "capacity"),
