@@ -18,6 +18,7 @@ from tidegate.observe.metrics import Metrics
 from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Output, sources_of
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
+from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
 
@@ -89,6 +90,14 @@ class Query:
     def watermarks(self) -> dict[str, datetime | None]:
         """The watermark each operator works by: that of the sources, less what is held back above it."""
         return {name: _instant(at) for name, at in self._writer.metrics.watermarks().items()}
+
+    def snapshot(self) -> bytes:
+        """The state of the running fold that the query ends in, as of its last committed batch.
+
+        Equal states are equal bytes; `tg.read_snapshot` reads them.
+        """
+        drain = self._writer.drain
+        return snapshot_of(drain.spark, drain.drained.checkpoint)
 
     @property
     def is_active(self) -> bool:
