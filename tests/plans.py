@@ -9,7 +9,17 @@ from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.joins import How, Match
-from tidegate.plan.nodes import Aggregation, Emit, Feed, Join, KeyBy, Reorder, Source, WindowBy
+from tidegate.plan.nodes import (
+    Aggregation,
+    Dedupe,
+    Emit,
+    Feed,
+    Join,
+    KeyBy,
+    Reorder,
+    Source,
+    WindowBy,
+)
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
@@ -101,6 +111,20 @@ def reorder_plan(
     """A plan that puts rows in order, as it runs."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
     return optimize(Reorder(KeyBy(rows, tuple(keys)), late))
+
+
+def dedupe_plan(
+    within: int,
+    *,
+    on: Sequence[str] = ("user",),
+    late: LatePolicy = DROP,
+    tolerance: int = 0,
+    schema: pa.Schema = SCHEMA,
+    feed: Feed | None = None,
+) -> Dedupe:
+    """A plan that lets the first row of each id pass, as it runs."""
+    rows = feed or Source(schema, "ts", Micros(tolerance))
+    return optimize(Dedupe(KeyBy(rows, tuple(on)), Micros(within), late))
 
 
 def logical_join(

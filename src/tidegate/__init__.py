@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         var,
     )
     from tidegate.api.events import at, events, processing_time
+    from tidegate.api.snapshots import read_snapshot
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.plan.aggregate import Aggregate
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
@@ -37,6 +38,7 @@ else:
             "mean", "median", "min", "quantile", "stddev", "sum", "var",
         ),
         "tidegate.api.events": ("at", "events", "processing_time"),
+        "tidegate.api.snapshots": ("read_snapshot",),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
         "tidegate.plan.aggregate": ("Aggregate",),
         "tidegate.spark.session": ("local_spark",),
@@ -82,6 +84,7 @@ __all__ = [
     "min",
     "processing_time",
     "quantile",
+    "read_snapshot",
     "session",
     "sinks",
     "sliding",

@@ -5,7 +5,7 @@ Spark is imported where a DataFrame comes in or goes out: plans alone do not nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import (
     Aggregation,
+    Dedupe,
     Derived,
     Emit,
     Feed,
@@ -40,7 +41,7 @@ from tidegate.plan.policies import (
     Retracting,
 )
 from tidegate.plan.time import Duration, ProcessingTime, micros
-from tidegate.plan.windows import Window
+from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:
     from tidegate.connectors import Sink
@@ -101,14 +102,17 @@ def at(column: str, type: str = "timestamp") -> At:
     return At(column, type)
 
 
-@dataclass(frozen=True)
-class Events:
-    """Rows with an event time."""
+class Stream:
+    """Rows with an event time: what can be done with them."""
 
     frames: tuple[DataFrame, ...]
-    node: Feed
 
-    def union(self, *others: Events) -> Events:
+    @property
+    def feed(self) -> Feed:
+        """The plan that the rows come from."""
+        raise NotImplementedError
+
+    def union(self, *others: Stream) -> Events:
         """The rows of several sources together; their watermark is the lowest of theirs."""
         together = (self, *others)
         sources = [source for one in together for source in _sources(one)]
@@ -117,7 +121,7 @@ class Events:
 
     def key_by(self, *columns: str) -> KeyedEvents:
         """Windows of their own for each combination of values; null is a value like any other."""
-        return KeyedEvents(self.frames, KeyBy(self.node, columns))
+        return KeyedEvents(self.frames, KeyBy(self.feed, columns))
 
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
@@ -129,6 +133,39 @@ class Events:
         """All rows in the order of event time, then arrival, as far as the watermark has come."""
         return self.key_by().reorder(late=late)
 
+    def agg(self, **aggregates: Aggregate) -> Result:
+        """Running folds over all rows together."""
+        return self.key_by().agg(**aggregates)
+
+    def dedupe(
+        self, *, on: str | Sequence[str], within: Duration, late: LatePolicy = DROP
+    ) -> DistinctEvents:
+        """The first row of each id to arrive; the others are counted as `duplicates_filtered`.
+
+        `on` are the columns that make up the id. It is remembered until the watermark has passed the
+        row's event time by `within`; a row that lies that far back, and whose id is not known, is late.
+        The rows go on as events under the same watermark, and can be written as they are.
+
+        >>> import tidegate as tg
+        >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
+        >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
+        """
+        columns = (on,) if isinstance(on, str) else tuple(on)
+        plan = Dedupe(KeyBy(self.feed, columns), micros(within, "within"), _policy(late))
+        return DistinctEvents(self.frames, plan)
+
+
+@dataclass(frozen=True)
+class Events(Stream):
+    """Rows with an event time."""
+
+    frames: tuple[DataFrame, ...]
+    node: Feed
+
+    @property
+    def feed(self) -> Feed:
+        return self.node
+
 
 def _of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
     if len({frame.isStreaming for frame in frames}) > 1:
@@ -136,10 +173,11 @@ def _of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
     return frames
 
 
-def _sources(events: Events) -> tuple[Source, ...]:
-    if isinstance(events.node, Derived):
+def _sources(events: Stream) -> tuple[Source, ...]:
+    feed = events.feed
+    if isinstance(feed, Derived):
         raise PlanError("union() takes events of sources; results of operators cannot be united")
-    return events.node.inputs if isinstance(events.node, Union) else (events.node,)
+    return feed.inputs if isinstance(feed, Union) else (feed,)
 
 
 @dataclass(frozen=True)
@@ -164,6 +202,25 @@ class KeyedEvents:
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
         """The rows of each key in the order of event time, then arrival."""
         return Rows(self.frames, Reorder(self.node, _policy(late)))
+
+    def agg(self, **aggregates: Aggregate) -> Result:
+        """Running folds: named aggregates over all rows of each key, without a window.
+
+        They never end, so what leaves is changes: `tg.emit.on_update()` unless `emit` says otherwise.
+
+        >>> import tidegate as tg
+        >>> totals = tg.events(clicks_df, time="ts").key_by("user").agg(spend=tg.sum("price"))
+        >>> totals.to_df().orderBy("user").show()
+        +----+-----+---+
+        |user|spend| op|
+        +----+-----+---+
+        | ann| 12.5| +I|
+        | bob|  3.0| +I|
+        +----+-----+---+
+        <BLANKLINE>
+        """
+        aggregation = Aggregation(WindowBy(self.node, AllTime()), tuple(aggregates.items()))
+        return Result(self.frames, aggregation, Retracting())
 
 
 def _policy(late: LatePolicy) -> LatePolicy:
@@ -312,7 +369,7 @@ class Runnable:
 
 @dataclass(frozen=True)
 class Result(Runnable):
-    """Results of windows."""
+    """Results of windows, or of running folds."""
 
     frames: tuple[DataFrame, ...]
     aggregation: Aggregation
@@ -324,7 +381,10 @@ class Result(Runnable):
         return Emit(self.aggregation, self.emission)
 
     def emit(self, emission: Emission) -> Result:
-        """When results leave, and in which form; without it, `tg.emit.on_watermark()`."""
+        """When results leave, and in which form.
+
+        Without it, `tg.emit.on_watermark()`; of running folds, `tg.emit.on_update()`.
+        """
         if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
             raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
         plan = Emit(self.aggregation, emission)  # refused here, where the strategy is given
@@ -341,3 +401,19 @@ class Rows(Runnable):
     @property
     def node(self) -> Reorder | Join:
         return self.plan
+
+
+@dataclass(frozen=True)
+class DistinctEvents(Stream, Runnable):
+    """Events without duplicates: they go on, or leave as they are."""
+
+    frames: tuple[DataFrame, ...]
+    plan: Dedupe
+
+    @property
+    def node(self) -> Dedupe:
+        return self.plan
+
+    @property
+    def feed(self) -> Feed:
+        return Derived(self.plan, self.plan.feed.time)

@@ -94,6 +94,9 @@ def _init(command: argparse.ArgumentParser) -> None:
 def _state(command: argparse.ArgumentParser) -> None:
     command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the folder")
     command.add_argument("--json", action="store_true", help="as one JSON object")
+    command.add_argument(
+        "--export", type=Path, metavar="FILE", help="write a snapshot of the running fold instead"
+    )
     _spark(command)
 
 

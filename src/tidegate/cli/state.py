@@ -1,4 +1,4 @@
-"""`tidegate state CHECKPOINT`: what is open, of what size, and what falls due next."""
+"""`tidegate state CHECKPOINT`: what is open, of what size, and what falls due next; or a snapshot."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ def run(arguments: Namespace) -> int:
     if not (checkpoint / "tidegate.json").is_file():  # told before Spark is started
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
     with session(arguments) as spark:
-        from tidegate.spark.inspection import states_of
+        from tidegate.spark.inspection import snapshot_of, states_of
 
+        if arguments.export is not None:
+            exported = snapshot_of(spark, str(checkpoint))
+            arguments.export.write_bytes(exported)
+            print(f"{len(exported):,} bytes in {arguments.export}")
+            return OK
         states = states_of(spark, str(checkpoint))
     if arguments.json:
         print(json.dumps([_values(state) for state in states], indent=2))

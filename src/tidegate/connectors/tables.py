@@ -117,6 +117,11 @@ class TableSink:
     def prepare(self, target: Target) -> Table:
         """Make the table if there is none, check it if there is, and take it for this query."""
         *schema, name = self._names
+        if target.changes and not target.identity:
+            raise SinkError(
+                f"{self.database.name} table {self.table!r}: changes of a fold without a key cannot be "
+                "applied, as no column says which row they mean; fold by a key, if only a constant"
+            )
         with self.database.transaction(f"{self.database.name} table {self.table!r}") as connection:
             home = self.database.home(connection, name, *schema)
             table = Table(self.database, (*home, name), target)

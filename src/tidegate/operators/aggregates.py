@@ -191,10 +191,10 @@ class CountDistinct(Aggregate):
         return _require(column_type, _is_flat, "count_distinct() compares flat values", _COUNT)
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
-        return {"seen": value.drop_nulls().unique()}
+        return {"seen": value.drop_nulls().unique().sort()}
 
     def merge(self, state: State) -> dict[str, pl.Expr]:
-        return {"seen": _flatten(state["seen"]).unique()}
+        return {"seen": _flatten(state["seen"]).unique().sort()}
 
     def finish(self, state: State) -> pl.Expr:
         return state["seen"].list.len().cast(pl.Int64)

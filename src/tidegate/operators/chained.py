@@ -26,7 +26,7 @@ class Chained:
         self.retracts = retracts
         self.hold_back = hold_back
         self.inputs = kernel.inputs
-        #: The inputs that other operators feed; the others read sources, and are judged under W.
+        #: The inputs that other operators feed; the others have rows of sources, judged under W.
         self.fed = fed
 
     @property

@@ -23,7 +23,7 @@ from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import OWN, RowInput
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.joins import SIDES, Side, keeps, window_names
-from tidegate.plan.nodes import MAIN, Derived, Join, WindowBy
+from tidegate.plan.nodes import MAIN, Join, WindowBy, made_due
 
 #: Which row it is, where rows are told apart.
 ID = "__tidegate_id"
@@ -47,7 +47,7 @@ class JoinSide(RowInput):
         self.known_keys = plan.keyed.keys
         self.counted_as = f"{name}_rows"
         self.lateness = AllowedLatenessTracker(window.lateness)
-        self.judges = not isinstance(window.inlet.feed, Derived)
+        self.judges = not made_due(window.inlet.feed)
         #: Do rows that meet nothing leave alone? Then it is remembered which have met something.
         self.keeps = keeps(plan.how, name)
         self.rows = rows

@@ -41,6 +41,12 @@ COUNTERS = (
 #: Those of joins besides.
 JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
 
+#: Those of plans that filter duplicates.
+DEDUPE_COUNTERS = ("duplicates_filtered",)
+
+#: Those of plans that admit rows: together they are the rows that came.
+ADMISSION_COUNTERS = ("admitted", "rejected_lag", "rejected_jitter", "rejected_rate")
+
 
 @dataclass(frozen=True)
 class Parcel:

@@ -17,7 +17,7 @@ from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
 from tidegate.operators.late import SideOutputRouter
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Inlet, Reorder
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Admit, Dedupe, Emit, Inlet, Reorder
 
 #: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
 #: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
@@ -191,7 +191,7 @@ class KeyedKernel(KeyedInput):
 
     inputs = frozenset({PARTIALS})
 
-    def __init__(self, plan: Emit | Reorder) -> None:
+    def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         [inlet] = plan.inlets
         super().__init__(inlet, plan.channels)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +26,7 @@ from tidegate.operators.keyed import (
 from tidegate.operators.late import instants
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.state import KEY, BucketState
-from tidegate.plan.nodes import Derived, Emit, Reorder
+from tidegate.plan.nodes import Admit, Dedupe, Emit, Reorder, made_due
 
 #: Before the names of rows' own columns, which may be anything.
 OWN = "__tidegate_row."
@@ -47,11 +48,14 @@ class RowInput(KeyedInput):
         """What is kept of rows beside their key, time and own columns, one for each."""
         return pl.DataFrame()
 
+    def key_table(self, rows: pa.Table) -> pa.Table:
+        """What rows are kept by, under the names by which the operator knows it."""
+        own = keys.key_table(rows, self.keys)
+        return own.rename_columns(self.known_keys) if self.keys else own
+
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A state for each row, in the order they came."""
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
-        if self.keys:
-            distinct = distinct.rename_columns(self.known_keys)
+        distinct, codes = keys.encode(self.key_table(rows))
         time = instants(rows, self.time)
         own = blobs.to_polars(rows.select(self.own).rename_columns([OWN + name for name in self.own]))
         placed = pl.DataFrame({KEY: codes, TIME: time, ROWS: np.ones(len(time), dtype=np.int64)})
@@ -80,29 +84,33 @@ class RowKernel(RowInput, KeyedKernel):
     #: The rows that wait, by their times.
     table: RowTable
 
-    def __init__(self, plan: Emit | Reorder) -> None:
+    def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         super().__init__(plan)
-        self.judges = not isinstance(plan.feed, Derived)
+        self.judges = not made_due(plan.feed)
 
     def in_time(self, turn: Turn) -> pl.DataFrame | None:
         """What came, in that order, without what came too late and is not moved to now."""
-        parts = [arrival.states for arrival in turn.arrivals]
-        places = _side_by_side(turn.arrivals)
-        if turn.watermark is not None and self.judges:
-            times = [part[TIME].to_numpy() for part in parts]
-            too_late = [time <= turn.watermark for time in times]
-            stayed = [place[~late] for place, late in zip(places, too_late, strict=True)]
-            moved = [
-                place[late & self.router.moves(time, turn.watermark)]
-                for place, late, time in zip(places, too_late, times, strict=True)
-            ]
-            parts, places = self.part_late(turn, too_late), stayed + moved
-        if not any(map(len, parts)):
-            return None
-        together = pl.concat([part for part in parts if len(part)])
-        return (
-            together[np.argsort(np.concatenate(places), kind="stable")] if len(parts) > 1 else together
-        )
+        came = self.in_order(turn)
+        if came is None or turn.watermark is None or not self.judges:
+            return came
+        return self.without_late(turn, came, came[TIME].to_numpy() <= turn.watermark)
+
+    def in_order(self, turn: Turn) -> pl.DataFrame | None:
+        """What came, in that order."""
+        parts = [arrival.states for arrival in turn.arrivals if len(arrival.states)]
+        if len(parts) <= 1:
+            return parts[0] if parts else None
+        return pl.concat(parts)[np.argsort(np.concatenate(_side_by_side(turn.arrivals)), kind="stable")]
+
+    def without_late(self, turn: Turn, came: pl.DataFrame, late: np.ndarray) -> pl.DataFrame | None:
+        """Rows in their order without the late ones, but for those that are moved to now."""
+        if not late.any():
+            return came
+        assert turn.watermark is not None
+        moved = late & self.router.moves(came[TIME].to_numpy(), turn.watermark)
+        places = np.concatenate([np.flatnonzero(~late), np.flatnonzero(moved)])
+        kept = pl.concat(self.part_late(replace(turn, arrivals=[Arrival(came, 0)]), [late]))
+        return kept[np.argsort(places)] if len(kept) else None
 
     def forget(self, turn: Turn, oldest: int) -> None:
         """Drop what lies wholly before a time, and say how much is left."""

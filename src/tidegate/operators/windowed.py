@@ -1,4 +1,4 @@
-"""What kernels of windows with aggregates share."""
+"""What kernels with aggregates share: those of windows, and of folds, which have none."""
 
 from __future__ import annotations
 
@@ -17,15 +17,27 @@ from tidegate.plan.nodes import Emit
 ANY_TIME = -(1 << 62)
 
 
-class WindowKernel(KeyedKernel):
-    """A kernel of keyed windows with aggregates, for one logical plan."""
+class AggregateKernel(KeyedKernel):
+    """A kernel of aggregates by key, for one logical plan."""
+
+    def __init__(self, plan: Emit) -> None:
+        super().__init__(plan)
+        self.accumulators = Accumulators(plan.input.aggregates)
+        self.emission = plan.emission
+        self.retracts = plan.retracts
+
+    def put_out(self, turn: Turn) -> None:
+        super().put_out(turn)
+        if self.retracts:
+            turn.out.tables = retractions_first(turn.out.tables)
+
+
+class WindowKernel(AggregateKernel):
+    """A kernel of keyed windows with aggregates."""
 
     def __init__(self, plan: Emit) -> None:
         super().__init__(plan)
         self.lateness = AllowedLatenessTracker(plan.windowed.lateness)
-        self.accumulators = Accumulators(plan.input.aggregates)
-        self.emission = plan.emission
-        self.retracts = plan.retracts
 
     @abstractmethod
     def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -35,8 +47,3 @@ class WindowKernel(KeyedKernel):
         return dict(
             zip(("window_start", "window_end"), map(pa.array, self.bounds(results)), strict=True)
         )
-
-    def put_out(self, turn: Turn) -> None:
-        super().put_out(turn)
-        if self.retracts:
-            turn.out.tables = retractions_first(turn.out.tables)

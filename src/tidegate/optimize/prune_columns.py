@@ -4,12 +4,12 @@ Before: Events[columns=(ts, user, price, agent, referrer)]
 After:  Events[columns=(ts, user, price)]
 
 Where rows themselves go on, around a window each, in pairs or to a side output, every column stays:
-pruning there would silently cut what users see.
+pruning there would silently cut what users see. What removes duplicates needs the id besides.
 """
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Derived, Emit, Feed, Output, Source, Union, with_feed
+from tidegate.plan.nodes import Dedupe, Derived, Emit, Feed, Output, Source, Union, with_feed
 from tidegate.plan.policies import SideOutput
 
 
@@ -26,7 +26,11 @@ def _read_by(plan: Emit) -> set[str | None]:
 
 def _reading(feed: Feed, read: set[str | None]) -> Feed:
     if isinstance(feed, Derived):
-        return feed
+        below = feed.input
+        if not isinstance(below, Dedupe) or isinstance(below.late, SideOutput):
+            return feed
+        own = {below.feed.time, *below.keyed.keys}
+        return Derived(with_feed(below, _reading(below.feed, read | own)), feed.time)
     if isinstance(feed, Union):
         return Union(tuple(_pruned(source, read) for source in feed.inputs))
     return _pruned(feed, read)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from tidegate.plan.nodes import Derived, Emit, Join, Output, read_by, stages_of
+from tidegate.plan.nodes import Admit, Dedupe, Derived, Emit, Join, Output, Reorder, read_by, stages_of
 from tidegate.plan.time import Micros
 from tidegate.plan.watermarks import Operator, WatermarkPropagator
 
@@ -79,4 +79,6 @@ def held_back(plan: Output) -> Micros:
 def _name(stage: Output) -> str:
     if isinstance(stage, Join):
         return f"{stage.left.window} × {stage.right.window}"
-    return str(stage.windowed.window) if isinstance(stage, Emit) else "reorder"
+    if isinstance(stage, Emit):
+        return "fold" if stage.input.folds else str(stage.windowed.window)
+    return {Dedupe: "dedupe", Admit: "admit", Reorder: "reorder"}[type(stage)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Derived, Join, KeyBy, Output, Reorder, stages_of
+from tidegate.plan.nodes import Admit, Dedupe, Derived, Join, KeyBy, Output, Reorder, stages_of
 from tidegate.plan.time import render
 
 Identity = dict[str, str]
@@ -41,6 +41,10 @@ def _parts(stage: Output) -> Identity:
     keys = _keys(stage.keyed)
     if isinstance(stage, Reorder):
         return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
+    if isinstance(stage, Dedupe):
+        return keys | {"operator": "dedupe", "within": render(stage.within)}
+    if isinstance(stage, Admit):
+        return keys | {"operator": "admit", "shards": str(stage.sla.shards)}
     window, types = stage.windowed, stage.input.schema
     parts = keys | {
         "window": str(window.window),

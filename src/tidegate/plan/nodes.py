@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
@@ -34,14 +34,21 @@ from tidegate.plan.policies import (
     Retracting,
     SideOutput,
 )
+from tidegate.plan.sla import Sla
 from tidegate.plan.time import Micros, ProcessingTime, render
-from tidegate.plan.windows import Session, Sliding, Window
+from tidegate.plan.windows import AllTime, Session, Sliding, Window
 
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 OP = pa.field("op", pa.string())
 ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
 LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
-MAIN, ERROR_CHANNEL = "main", "errors"
+REJECTED_COLUMNS = (
+    pa.field("reason", pa.string()),
+    pa.field("lag", pa.duration("us")),
+    pa.field("gap", pa.duration("us")),
+    pa.field("tokens", pa.float64()),
+)
+MAIN, ERROR_CHANNEL, REJECTED = "main", "errors", "rejected"
 
 #: Kernels put columns of their own beside users' columns; these never meet.
 RESERVED_PREFIX = "__tidegate"
@@ -163,9 +170,10 @@ class Derived:
 
     def __post_init__(self) -> None:
         if isinstance(self.input, Emit) and self.input.retracts:
+            folds = self.input.input.folds
+            hint = "give the fold a window" if folds else "use tg.emit.on_window_close()"
             raise PlanError(
-                f"results of {self.input.emission} take others back, and cannot go on as events; "
-                "use tg.emit.on_window_close()"
+                f"results of {self.input.emission} take others back, and cannot go on as events; {hint}"
             )
         times = self.input.times
         if not times:
@@ -284,6 +292,8 @@ class WindowBy:
         return gap if isinstance(gap, str) else None
 
     def label(self) -> str:
+        if isinstance(self.window, AllTime):
+            return f"Window[{self.window}]"
         return f"Window[{self.window}, allowed_lateness={render(self.lateness)}, late={self.late}]"
 
     def _check_gap(self, column: str) -> None:
@@ -310,7 +320,7 @@ class Aggregation:
         if len(set(names)) != len(names):
             raise PlanError(f"agg() names an aggregate twice: {', '.join(names)}")
         columns = [field.name for field in self._own_columns()]
-        added = [] if self.by_row else [*(f.name for f in WINDOW_COLUMNS), OP.name]
+        added = [] if self.by_row else [*(field.name for field in self.bounds), OP.name]
         refuse_collisions(columns, added, "results carry")
         refuse_collisions([*columns, *added], names, "agg() names")
         for name, aggregate in self.aggregates:
@@ -326,10 +336,19 @@ class Aggregation:
         return isinstance(self.input.window, Sliding)
 
     @property
+    def folds(self) -> bool:
+        """Is there one result for each key, which goes on for ever?"""
+        return isinstance(self.input.window, AllTime)
+
+    @property
+    def bounds(self) -> tuple[pa.Field, ...]:
+        """The columns that say which window a result is of."""
+        return () if self.by_row or self.folds else WINDOW_COLUMNS
+
+    @property
     def schema(self) -> pa.Schema:
-        bounds = () if self.by_row else WINDOW_COLUMNS
         results = [self._result_field(name, aggregate) for name, aggregate in self.aggregates]
-        return pa.schema([*self._own_columns(), *bounds, *results])
+        return pa.schema([*self._own_columns(), *self.bounds, *results])
 
     def _own_columns(self) -> list[pa.Field]:
         rows = self.input.schema
@@ -363,8 +382,15 @@ class Emit:
     input: Aggregation
     emission: Emission = OnWatermark()
 
+    passes: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         window = self.windowed
+        if self.input.folds and not self.retracts:
+            raise EmissionRefused(
+                f"{self.emission} without a window: a running fold never closes, so it has no last "
+                "result to wait for; use tg.emit.on_update(), changelog() or periodic(…)"
+            )
         if self.input.by_row and self.emission != OnWatermark():
             raise EmissionRefused(
                 f"{self.emission} over {window.window}: each row has one result, which is final; "
@@ -394,6 +420,11 @@ class Emit:
     @property
     def by_row(self) -> bool:
         return self.input.by_row
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell results apart."""
+        return (*self.keyed.keys, *(field.name for field in self.input.bounds))
 
     @property
     def inlets(self) -> tuple[Inlet, ...]:
@@ -427,6 +458,8 @@ class Emit:
         most the lateness behind, its start the length of the window more.
         """
         window = self.windowed.window
+        if isinstance(window, AllTime):
+            return {}
         if isinstance(window, Sliding):
             # A row that is moved to the watermark lies at it, not behind it.
             moved = 1 if isinstance(self.late, Reassign) else 0
@@ -439,12 +472,14 @@ class Emit:
     @property
     def order(self) -> tuple[str, ...]:
         """The times that results are in the order of: of each the first that it has."""
+        if self.input.folds:
+            return ()
         return (self.feed.time if self.by_row else "window_end",)
 
     @property
     def stays(self) -> Micros | None:
         """How far the watermark passes a result's time before it is never heard of again, if known."""
-        return max(self.times.values())
+        return max(self.times.values(), default=None)
 
     def label(self) -> str:
         return f"Emit[{self.emission}]"
@@ -459,6 +494,7 @@ class Reorder:
 
     retracts: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
+    passes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_late(self.late, self.feed)
@@ -506,6 +542,146 @@ class Reorder:
 
 
 @dataclass(frozen=True)
+class Dedupe:
+    """Of the rows with one id the first to arrive, for as long as ids are remembered.
+
+    The id is the key. It is remembered until the watermark has passed the row's event time by `within`;
+    a row that lies that far back itself cannot be checked any more, and is late.
+    """
+
+    input: KeyBy
+    within: Micros
+    late: LatePolicy = Drop()
+
+    retracts: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
+    #: Rows go on in the batch they come in, and whoever reads them judges them as a source's.
+    passes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.input.keys:
+            raise PlanError(
+                "dedupe() needs the columns that tell rows apart, such as on=['producer', 'seq']"
+            )
+        if made_due(self.feed):
+            raise PlanError(
+                "dedupe() of results of another operator: it puts each of them out once; "
+                "dedupe the rows it reads"
+            )
+        check_late(self.late, self.feed)
+        for name in self.schema.names:
+            readable(self.schema, name, "dedupe() keeps all columns")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (Inlet(self.input, self.late),)
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.input.input
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        """By its own time, held back by nothing: a row that is late for what follows was late before."""
+        return {self.feed.time: Micros(0)}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return (self.feed.time,)
+
+    @property
+    def stays(self) -> Micros | None:
+        return Micros(0)
+
+    def label(self) -> str:
+        return f"Dedupe[within={render(self.within)}, late={self.late}]"
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Rows of each stream, which is the key, as far as its limits allow; the others are rejected."""
+
+    input: KeyBy
+    sla: Sla
+
+    retracts: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
+    passes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if made_due(self.feed):
+            raise PlanError(
+                "admit() of results of another operator: they come when the watermark lets them; "
+                "admit the rows it reads"
+            )
+        if self.sla.arrival is not None:
+            kind = field_of(self.schema, self.sla.arrival, "arrival time").type
+            if not pa.types.is_timestamp(kind):
+                raise TypeMismatch(
+                    f"arrival time column {self.sla.arrival!r} has type {kind}; it must be a timestamp"
+                )
+        for name in self.schema.names:
+            readable(self.schema, name, "admit() keeps all columns")
+        names = [field.name for field in REJECTED_COLUMNS]
+        refuse_collisions(self.schema.names, names, f"the channel {REJECTED!r} adds")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (Inlet(self.input, Drop()),)
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.input.input
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        return {self.feed.time: Micros(0)}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return (self.feed.time,)
+
+    @property
+    def stays(self) -> Micros | None:
+        return Micros(0)
+
+    def label(self) -> str:
+        return f"Admit[{self.sla}]"
+
+
+@dataclass(frozen=True)
 class Join:
     """Pairs of rows of two sides whose keys are equal and whose windows meet.
 
@@ -522,6 +698,7 @@ class Join:
 
     retracts: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
+    passes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_choices(self.how, self.match)
@@ -604,7 +781,7 @@ class Join:
 
 
 #: What rows can leave a plan by.
-Output = Emit | Reorder | Join
+Output = Emit | Reorder | Dedupe | Admit | Join
 
 
 def stages_of(plan: Output) -> tuple[Output, ...]:
@@ -622,20 +799,25 @@ def sources_of(plan: Output) -> tuple[Source, ...]:
 def channels_of(plan: Output) -> dict[str, pa.Schema]:
     """Every channel rows can leave through, with the schema it has there."""
     channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
-    for inlet in (inlet for stage in stages_of(plan) for inlet in stage.inlets):
-        if isinstance(inlet.late, SideOutput):
-            name = inlet.late.channel
-            schema = pa.schema([f.with_nullable(True) for f in (*inlet.feed.schema, *LATE_COLUMNS)])
-            if channels.setdefault(name, schema) != schema:
-                raise PlanError(
-                    f"late rows of other columns go to {name!r} already: name another channel"
-                )
+    for name, columns in (added for stage in stages_of(plan) for added in _added_channels(stage)):
+        schema = pa.schema([field.with_nullable(True) for field in columns])
+        if channels.setdefault(name, schema) != schema:
+            raise PlanError(f"late rows of other columns go to {name!r} already: name another channel")
     return channels
+
+
+def _added_channels(stage: Output) -> Iterator[tuple[str, list[pa.Field]]]:
+    """Where rows go that an operator sets apart, and with which columns."""
+    if isinstance(stage, Admit):
+        yield REJECTED, [*stage.schema, *REJECTED_COLUMNS]
+    for inlet in stage.inlets:
+        if isinstance(inlet.late, SideOutput):
+            yield inlet.late.channel, [*inlet.feed.schema, *LATE_COLUMNS]
 
 
 def check_late(late: LatePolicy, feed: Feed) -> None:
     """Refuse a policy that has nothing to do, and a channel that cannot be."""
-    if isinstance(feed, Derived) and late != Drop():
+    if made_due(feed) and late != Drop():
         raise PlanError(
             f"late={late}: results of another operator are never late; give the policy to the first"
         )
@@ -662,9 +844,12 @@ def with_input(node: N, child: Node) -> N:
 def with_inlets(plan: Output, change: Callable[[Inlet], Inlet]) -> Output:
     """The operator over other rows, or with other policies."""
     changed = [change(inlet) for inlet in plan.inlets]
-    if isinstance(plan, Reorder):
+    if isinstance(plan, Reorder | Dedupe):
         [inlet] = changed
         return replace(plan, input=inlet.keyed, late=inlet.late)
+    if isinstance(plan, Admit):
+        [inlet] = changed
+        return replace(plan, input=inlet.keyed)
     if isinstance(plan, Join):
         left, right = map(_with_inlet, plan.sides, changed)
         return replace(plan, left=left, right=right)
@@ -682,7 +867,12 @@ def _with_inlet(window: WindowBy, inlet: Inlet) -> WindowBy:
 
 def processing_time(feed: Feed) -> bool:
     """Are these rows of a source, stamped with the time they come at?"""
-    return any(source.processing_time for source in read_by(feed))
+    return not made_due(feed) and any(source.processing_time for source in _sources_below(feed))
+
+
+def made_due(feed: Feed) -> bool:
+    """Are these results that the watermark made due? They came before it, so none of them is late."""
+    return isinstance(feed, Derived) and not feed.input.passes
 
 
 def read_by(feed: Feed) -> tuple[Source, ...]:

@@ -66,4 +66,12 @@ class Sliding:
         return f"sliding({render(self.lookback)}{ahead}{when})"
 
 
-Window = Hopping | Session | Sliding
+@dataclass(frozen=True)
+class AllTime:
+    """One window that never closes: aggregates over it are running folds."""
+
+    def __str__(self) -> str:
+        return "all time"
+
+
+Window = Hopping | Session | Sliding | AllTime

@@ -196,7 +196,8 @@ def _undone(rows: DataFrame) -> DataFrame:
 
 def _time(plan: Output) -> Column:
     """What rows are in the order of."""
-    return F.coalesce(*(F.col(quoted(name)).cast("timestamp") for name in plan.order))
+    times = [F.col(quoted(name)).cast("timestamp") for name in plan.order]
+    return F.coalesce(*times, F.lit(None).cast("timestamp"))  # running folds have none
 
 
 def _last_time(rows: DataFrame, plan: Output) -> int | None:

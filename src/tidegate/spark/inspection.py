@@ -9,11 +9,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
 from tidegate.errors import StateError
+from tidegate.operators import blobs, snapshot
 from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
@@ -21,8 +23,9 @@ from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
 from tidegate.plan.identity import SHARED, Identity, fingerprint
 from tidegate.plan.joins import SIDES
+from tidegate.plan.nodes import RESERVED_PREFIX
 from tidegate.plan.time import micros, signed_micros
-from tidegate.plan.windows import Hopping
+from tidegate.plan.windows import AllTime, Hopping
 from tidegate.spark.checkpoint import stored_identity
 
 _FIXED = re.compile(
@@ -30,8 +33,8 @@ _FIXED = re.compile(
 )
 _BEGINNING = -(1 << 60)
 
-#: The tables that hold rows.
-_ROWS = ("rows", *SIDES)
+#: The tables that hold rows, or ids of rows.
+_ROWS = ("rows", "seen", *SIDES)
 
 #: The stored pages of an operator's buckets.
 Buckets = dict[int, MemoryPages]
@@ -45,7 +48,8 @@ class OperatorState:
     identity: Identity
     buckets: int = 0
     keys: int = 0
-    #: Windows or sessions that are open; rows where rows are kept: around each, in order, or to join.
+    #: Windows or sessions that are open, keys of running folds, ids that are remembered; rows where
+    #: rows are kept: around each, in order, or to join.
     open: int = 0
     pages: int = 0
     bytes: int = 0
@@ -56,6 +60,40 @@ class OperatorState:
 
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator of a plan, each after those that feed it."""
+    return [_state(own, buckets) for own, buckets in _operators_of(spark, checkpoint)]
+
+
+def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
+    """The state of the running fold that a query ends in, as of its last committed batch."""
+    kept = [buckets for own, buckets in _operators_of(spark, checkpoint) if _folds(own)]
+    folds = [_fold(BucketState(pages, _plan(pages))) for one in kept for pages in one.values()]
+    if not folds:
+        raise StateError(
+            f"{checkpoint} holds no running fold: its query has none, or has not had a batch with rows"
+        )
+    keys, state = map(pa.concat_tables, zip(*folds, strict=True))
+    return snapshot.encode(keys, state)
+
+
+def _folds(identity: Identity) -> bool:
+    return identity.get("window") == str(AllTime())
+
+
+def _fold(bucket: BucketState) -> tuple[pa.Table, pa.Table]:
+    """The keys of a bucket, and what is kept of each; how that is done is our own affair."""
+    folds = SessionStore(bucket).all()
+    assert folds is not None, "a bucket that keeps nothing is not stored"
+    entries = blobs.to_arrow(folds)
+    keys = bucket.known_keys.take(entries.column(KEY))
+    keys, state = (
+        table.select([name for name in table.column_names if not name.startswith(RESERVED_PREFIX)])
+        for table in (keys, entries)
+    )
+    return keys, state.select(sorted(state.column_names))
+
+
+def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, Buckets]]:
+    """What is written down about each operator, and what it keeps."""
     place = location(checkpoint)
     identity = stored_identity(place)
     if identity is None:
@@ -63,7 +101,7 @@ def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     # Spark numbers operators from the end of the query.
     stored = [_stored(spark, place, number) for number in sorted(_operators(place), reverse=True)]
     parts = [_own_parts(identity, number) for number in range(1, len(stored) + 1)]
-    return [_state(own, buckets) for own, buckets in _matched(parts, stored)]
+    return _matched(parts, stored)
 
 
 def _operators(checkpoint: str) -> list[int]:

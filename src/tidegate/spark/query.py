@@ -15,9 +15,10 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, WINDOW_COLUMNS, Output, sources_of
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Output, sources_of
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
+from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
 
@@ -89,6 +90,14 @@ class Query:
     def watermarks(self) -> dict[str, datetime | None]:
         """The watermark each operator works by: that of the sources, less what is held back above it."""
         return {name: _instant(at) for name, at in self._writer.metrics.watermarks().items()}
+
+    def snapshot(self) -> bytes:
+        """The state of the running fold that the query ends in, as of its last committed batch.
+
+        Equal states are equal bytes; `tg.read_snapshot` reads them.
+        """
+        drain = self._writer.drain
+        return snapshot_of(drain.spark, drain.drained.checkpoint)
 
     @property
     def is_active(self) -> bool:
@@ -168,10 +177,9 @@ def _instant(micros: int | None) -> datetime | None:
 def _target(plan: Output, channel: str, query: str) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema = plan.channels[channel]
-    if channel != MAIN or plan.by_row:
+    if channel != MAIN or not isinstance(plan, Emit) or plan.by_row:
         return Target(query, channel, schema)
-    identity = (*plan.keyed.keys, *(field.name for field in WINDOW_COLUMNS))
-    return Target(query, channel, schema, identity, plan.retracts)
+    return Target(query, channel, schema, plan.identity, plan.retracts)
 
 
 def _prepared(sink: Sink, target: Target) -> Write:

@@ -15,7 +15,10 @@ class IllegalChange(AssertionError):
 
 
 class Changelog:
-    """The table that a changelog stands for: at most one row for each key and window."""
+    """The table that a changelog stands for: at most one row for each key and window.
+
+    Rows of running folds have no window: of them there is one for each key.
+    """
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = tuple(keys)
@@ -75,7 +78,7 @@ class Changelog:
             raise IllegalChange(f"{missing} rows were taken back for an update that never came")
 
     def _identity(self, row: Row) -> Hashable:
-        return self._of(row, (*self._keys, *WINDOW))
+        return self._of(row, (*self._keys, *(name for name in WINDOW if name in row)))
 
     def _of(self, row: Row, columns: Sequence[str]) -> Hashable:
         return tuple(frozen(row[name]) for name in columns)
@@ -86,6 +89,8 @@ def _plain(change: Row) -> Row:
 
 
 def _lies_within(old: Row, new: Row) -> bool:
+    if not all(name in new for name in WINDOW):
+        return True
     return old["window_start"] >= new["window_start"] and old["window_end"] <= new["window_end"]
 
 

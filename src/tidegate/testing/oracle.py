@@ -8,9 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import MAIN, Derived, Feed, Join, Output, Reorder, Union, sources_of
+from tidegate.plan.nodes import (
+    MAIN,
+    Admit,
+    Dedupe,
+    Derived,
+    Feed,
+    Join,
+    Output,
+    Reorder,
+    Union,
+    sources_of,
+)
 from tidegate.plan.windows import Sliding
+from tidegate.testing.admission_rules import AdmissionRules
 from tidegate.testing.answers import ANSWERS, Answer
+from tidegate.testing.fold_rules import DedupeRules
 from tidegate.testing.join_rules import join_rules_of
 from tidegate.testing.results import BatchResult
 from tidegate.testing.row_rules import ReorderRules, SlidingRules
@@ -105,6 +118,10 @@ def _rules_of(
         return join_rules_of(stage)
     if isinstance(stage, Reorder):
         return ReorderRules(stage)
+    if isinstance(stage, Dedupe):
+        return DedupeRules(stage)
+    if isinstance(stage, Admit):
+        return AdmissionRules(stage)
     window = stage.windowed.window
     if isinstance(window, Sliding):
         return SlidingRules(stage, window, answers)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Inlet, Output
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Inlet, Output, made_due
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, as_json, instant_of, micros_of
@@ -21,8 +21,10 @@ class Intake:
         self.keys = inlet.keyed.keys
         self.time = inlet.feed.time
         self.columns = inlet.feed.schema.names
-        #: What another operator puts out is never late: that one has judged it.
-        self.judges = not isinstance(inlet.feed, Derived)
+        #: What the watermark made another operator put out is never late: that one has judged it.
+        self.judges = not made_due(inlet.feed)
+        #: What another operator put out came in once already.
+        self.reads = not isinstance(inlet.feed, Derived)
         self.watermark: int | None = None
         #: The rows of this batch that can be used, late ones included.
         self.arrived: list[Row] = []
@@ -63,7 +65,7 @@ class Intake:
         return tuple(frozen(row.get(name)) for name in self.keys)
 
     def _usable(self, row: Row, result: BatchResult) -> bool:
-        if self.judges:  # what another operator put out came in once already
+        if self.reads:
             result.counts["rows_in"] += 1
         if reason := self.fault(row):
             result.counts["errors"] += 1

@@ -1,4 +1,4 @@
-"""Windows and sessions: each keeps a list of its own rows."""
+"""Windows, sessions and running folds: each keeps a list of its own rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.nodes import Emit, WindowBy
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
-from tidegate.plan.windows import Hopping, Session
+from tidegate.plan.windows import AllTime, Hopping, Session
 from tidegate.testing.answers import Answer, answer
 from tidegate.testing.results import frozen, same
 from tidegate.testing.rules import Rules
 from tidegate.testing.table import Row, instant_of, micros_of
 
 NO_TIME = timedelta(0)
+
+#: After every event time, as at the end of a batch query.
+END_OF_TIME = 1 << 60
 
 
 @dataclass
@@ -41,7 +44,7 @@ class WindowRules(Rules):
     def __init__(
         self,
         plan: Emit,
-        window: Hopping | Session,
+        window: Hopping | Session | AllTime,
         answers: Mapping[type[Aggregate], Answer],
         bucket_of: Callable[[Row], Hashable],
     ) -> None:
@@ -49,6 +52,7 @@ class WindowRules(Rules):
         self.emission = plan.emission
         self.aggregates = plan.input.aggregates
         self.lateness = 0 if plan.emission == OnWindowClose(final=True) else plan.windowed.lateness
+        self.bounds = [field.name for field in plan.input.bounds]
         self.gap = plan.windowed.gap_column
         self.answers = answers
         self.bucket_of = bucket_of
@@ -136,11 +140,12 @@ class WindowRules(Rules):
         return updated + [row | {"op": "-D"} for row in absorbed]
 
     def _result(self, window: Window) -> Row:
-        bounds = {"window_start": instant_of(window.start), "window_end": instant_of(window.end)}
+        # Of folds, which have no bounds, the end lies beyond all instants.
+        bounds = zip(self.bounds, map(instant_of, (window.start, window.end)), strict=False)
         results = {
             name: answer(self.answers, aggregate, window.rows) for name, aggregate in self.aggregates
         }
-        return self._key_of(window) | bounds | results
+        return self._key_of(window) | dict(bounds) | results
 
     def _key_of(self, window: Window) -> Row:
         return dict(zip(self.keys, window.key, strict=True))
@@ -269,6 +274,22 @@ class Sessions(OpenWindows):
         return time // self.spec.max_length if self.spec.max_length else 0
 
 
+class Lifetimes(OpenWindows):
+    """One window for each key, which ends with time."""
+
+    def late(self, rows: Sequence[Row]) -> list[bool]:
+        return [False] * len(rows)
+
+    def put(self, rows: Sequence[Row]) -> None:
+        known = {_identity(window): window for window in self.open}
+        for row in rows:
+            window = Window(tuple(row.get(name) for name in self.keys), 0, END_OF_TIME)
+            window = known.setdefault(_identity(window), window)
+            window.rows.append((micros_of(row[self.time]), row))
+            window.changed = True
+        self.open = list(known.values())
+
+
 def _absorb(window: Window, later: Window) -> None:
     window.end = max(window.end, later.end)
     window.rows += later.rows
@@ -277,8 +298,10 @@ def _absorb(window: Window, later: Window) -> None:
 
 
 def _open_windows(
-    window: WindowBy, spec: Hopping | Session, closed: Callable[[int], bool]
+    window: WindowBy, spec: Hopping | Session | AllTime, closed: Callable[[int], bool]
 ) -> OpenWindows:
+    if isinstance(spec, AllTime):
+        return Lifetimes(window, closed)
     if isinstance(spec, Session):
         return Sessions(window, spec, closed)
     return HoppingWindows(window, spec, closed)

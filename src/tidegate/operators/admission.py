@@ -1,0 +1,239 @@
+"""Admission: Admit lets rows of a stream pass as far as its service level allows.
+
+State is, for each stream, the level of its token bucket and when its last row arrived. Rows go on in
+the batch they come in, whether or not their time has come: what reads them judges them as it would a
+source's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tidegate.operators.accumulators import TIME
+from tidegate.operators.hashing import hash_columns
+from tidegate.operators.keyed import Arrival, Turn
+from tidegate.operators.late import NEVER
+from tidegate.operators.rows import RowKernel
+from tidegate.operators.session_store import END, SessionStore
+from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.token_buckets import inflow, spend
+from tidegate.plan.columns import TIMESTAMP, is_key_type
+from tidegate.plan.nodes import REJECTED, REJECTED_COLUMNS, Admit
+from tidegate.plan.sla import JITTER, LAG, RATE, REASONS, Budget, Sla
+
+_ARRIVED, _LEVEL, _UNIT = "__tidegate_arrived", "__tidegate_level", "__tidegate_unit"
+
+#: Which part of a stream a row belongs to, where streams are split.
+SHARD = "__tidegate_shard"
+
+ADMITTED = "admitted"
+_VERDICTS = (ADMITTED, *REASONS)
+
+#: A time that never comes.
+_FOREVER = -NEVER
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The order in which rows are judged: stream after stream, of each by arrival."""
+
+    order: np.ndarray
+    #: Of each stream.
+    code: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, code: np.ndarray, now: np.ndarray) -> Queue:
+        """Rows, given in the order they came, that each arrived `now`."""
+        in_time = np.argsort(now, kind="stable")
+        order = in_time[_order(code[in_time])]
+        start = np.flatnonzero(np.diff(code[order], prepend=-1))
+        return cls(order, code[order[start]], start, np.append(start[1:], len(code)))
+
+
+def _order(code: np.ndarray) -> np.ndarray:
+    """The order of codes, equal ones as they are."""
+    # Short numbers are sorted by their digits, which is far faster.
+    order = np.argsort((code & 0xFFFF).astype(np.uint16), kind="stable")
+    high = (code >> 16).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")] if high.any() else order
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What is known of some streams: levels in units, and last arrivals, `NEVER` of new ones."""
+
+    level: np.ndarray
+    arrived: np.ndarray
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on each row, by its number, and the numbers behind it."""
+
+    verdict: np.ndarray
+    #: How long after its event time a row arrived, and after the row before it; -1 where that one is
+    #: not there, or of no interest.
+    lag: np.ndarray
+    gap: np.ndarray
+    #: What the bucket held, in units, where it was asked.
+    held: np.ndarray
+    #: Streams as they are after the rows.
+    streams: Streams
+
+
+def judge(
+    sla: Sla, budget: Budget, queue: Queue, streams: Streams, time: np.ndarray, now: np.ndarray
+) -> Judged:
+    """Judge rows by their event times and by when they arrived.
+
+    A stream's clock does not go back: a row that arrived before its predecessor counts as arriving with
+    it.
+    """
+    order, start, last = queue.order, queue.start, queue.end - 1
+    arrived = np.maximum(now[order], np.repeat(streams.arrived, queue.end - start))
+    before = np.concatenate([[0], arrived[:-1]])
+    before[start] = streams.arrived
+    lag = now - time
+    gap = np.full(len(time), -1)
+    if sla.jitter_budget is not None:
+        gap[order] = np.where(before == NEVER, -1, arrived - before)
+
+    verdict = np.zeros(len(time), dtype=np.int8)
+    verdict[_over(gap, sla.jitter_budget)] = _VERDICTS.index(JITTER)
+    verdict[_over(lag, sla.max_lag)] = _VERDICTS.index(LAG)
+
+    asks = verdict[order] == 0
+    since = np.where(streams.arrived == NEVER, arrived[start], streams.arrived)
+    asked = np.cumsum(asks)[last]
+    spent = spend(budget, arrived[asks], asked, streams.level, since)
+    asking = order[asks]
+    verdict[asking[~spent.admitted]] = _VERDICTS.index(RATE)
+    held = np.zeros(len(time), dtype=np.int64)
+    held[asking] = spent.held
+
+    # The level is that of the last row that asked; what has flowed in since is part of it.
+    any_asked = np.diff(asked, prepend=0) > 0
+    at = since.copy()
+    at[any_asked] = arrived[asks][asked[any_asked] - 1]
+    level = np.minimum(spent.level + inflow(budget, arrived[last] - at), budget.capacity)
+    return Judged(verdict, lag, gap, held, Streams(level, arrived[last]))
+
+
+def _over(measured: np.ndarray, limit: int | None) -> np.ndarray:
+    return np.zeros(len(measured), dtype=bool) if limit is None else measured > limit
+
+
+class AdmissionKernel(RowKernel):
+    """Rows as far as they are allowed; the others leave with the reason."""
+
+    def __init__(self, plan: Admit) -> None:
+        super().__init__(plan)
+        self.sla, self.budget = plan.sla, plan.sla.budget()
+        #: A full bucket is as good as a new one, unless the last arrival matters for itself.
+        self.forgets = self.sla.jitter_budget is None and self.sla.arrival is None
+        self.hashed = [f.name for f in self.row_schema if is_key_type(f.type)]
+
+    def stages(self) -> list[str]:
+        return [f"Admission[{', '.join(self.keys) or 'global'}, {self.sla}]"]
+
+    # -- pack ---------------------------------------------------------------------------------
+
+    def key_table(self, rows: pa.Table) -> pa.Table:
+        streams = super().key_table(rows)
+        if self.sla.shards == 1:
+            return streams
+        shard = hash_columns(rows.select(self.hashed)) % np.uint64(self.sla.shards)
+        return streams.append_column(SHARD, pa.array(shard.astype(np.int32)))
+
+    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
+        if self.sla.arrival is None:
+            return pl.DataFrame()
+        arrived = rows.column(self.sla.arrival).cast(TIMESTAMP, safe=False).cast(pa.int64())
+        return pl.DataFrame({_ARRIVED: pl.Series(arrived)})
+
+    # -- step ---------------------------------------------------------------------------------
+
+    def advance(self, turn: Turn) -> int | None:
+        came = self.in_order(turn)
+        if came is None:
+            return None
+        store = SessionStore(turn.state, "streams", identity=(KEY,))
+        over = turn.now if self.forgets else NEVER
+        known = store.of_keys(came[KEY].to_numpy(), over)
+        time, now = came[TIME].to_numpy(), self._arrivals(came, turn.now)
+        queue = Queue.of(came[KEY].to_numpy(), now)
+        judged = judge(self.sla, self.budget, queue, self._streams(queue.code, known), time, now)
+        self._keep(store, queue.code, judged.streams, known)
+        store.forget(over)
+        self._part(turn, came, judged)
+        return None
+
+    def _arrivals(self, came: pl.DataFrame, now: int) -> np.ndarray:
+        if self.sla.arrival is None:
+            return np.full(len(came), now)
+        return came[_ARRIVED].fill_null(now).to_numpy()
+
+    def _streams(self, code: np.ndarray, known: pl.DataFrame | None) -> Streams:
+        level = np.full(len(code), self.budget.capacity)
+        arrived = np.full(len(code), NEVER)
+        if known is not None:
+            place = np.searchsorted(code, known[KEY].to_numpy())
+            # Limits may have changed since: what is left are tokens, not units.
+            wide = known.select(pl.col(_LEVEL).cast(pl.Int128) * self.budget.unit // pl.col(_UNIT))
+            stored = wide.to_series().clip(0, self.budget.capacity).cast(pl.Int64)
+            level[place], arrived[place] = stored.to_numpy(), known[_ARRIVED].to_numpy()
+        return Streams(level, arrived)
+
+    def _keep(
+        self, store: SessionStore, code: np.ndarray, streams: Streams, known: pl.DataFrame | None
+    ) -> None:
+        missing = self.budget.capacity - streams.level
+        full = streams.arrived - -missing // self.budget.refill
+        if known is not None:
+            # Under other limits it may be full earlier than it was to be; what is older must go first.
+            place = np.searchsorted(code, known[KEY].to_numpy())
+            full[place] = np.maximum(full[place], known[END].to_numpy())
+        entries = pl.DataFrame(
+            {
+                KEY: code,
+                _LEVEL: streams.level,
+                _UNIT: np.full(len(code), self.budget.unit),
+                _ARRIVED: streams.arrived,
+                END: full if self.forgets else np.full(len(full), _FOREVER),
+            }
+        )
+        store.put(entries, None)
+
+    def _part(self, turn: Turn, came: pl.DataFrame, judged: Judged) -> None:
+        """Send rows on, or to the channel of those that were turned away."""
+        counts = np.bincount(judged.verdict, minlength=len(_VERDICTS)).tolist()
+        turn.out.counts[ADMITTED] += counts[0]
+        for reason, count in zip(REASONS, counts[1:], strict=True):
+            turn.out.counts[f"rejected_{reason}"] += count
+        admitted = judged.verdict == 0
+        if admitted.any():
+            turn.put(self.restored(came.filter(pl.Series(admitted))))
+        if not admitted.all():
+            turn.out.emit(REJECTED, self._rejected(turn.state, came, judged, ~admitted))
+
+    def _rejected(
+        self, state: BucketState, came: pl.DataFrame, judged: Judged, chosen: np.ndarray
+    ) -> pa.Table:
+        rows = self.rows_of(state, Arrival(came, 0), chosen)
+        verdict, gap = judged.verdict[chosen], judged.gap[chosen]
+        tokens = judged.held[chosen] / self.budget.unit
+        columns = (
+            pa.array(_VERDICTS).take(pa.array(verdict)),
+            pa.array(judged.lag[chosen]),
+            pa.array(gap, mask=gap < 0),
+            pa.array(tokens, mask=verdict != _VERDICTS.index(RATE)),
+        )
+        for field, values in zip(REJECTED_COLUMNS, columns, strict=True):
+            rows = rows.append_column(field, values.cast(field.type))
+        return rows

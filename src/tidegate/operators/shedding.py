@@ -1,0 +1,151 @@
+"""Load shedding: how much load there is, what share of rows must go, and which ones.
+
+Which rows go is a hash of the row and the batch, and the share is decided once a batch: a batch that
+is replayed sheds the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.errors import PlanError, did_you_mean
+from tidegate.operators.hashing import hash_columns, mix
+from tidegate.plan.columns import is_key_type
+
+#: What becomes of rows that should go: they do; or the source is asked for less; or nobody asks.
+Policy = Literal["strict", "prefer_throttle", "bypass"]
+
+#: Each part of the score: its weight, and the value at which it counts in full.
+PARTS = {"cpu": (0.35, 0.8), "memory": (0.35, 0.85), "queue": (0.2, 10_000.0), "latency": (0.1, 0.5)}
+
+#: From this score on rows go.
+OVERLOAD = 0.7
+
+#: Scores that differ by more over three batches rise or fall.
+_TREND = 0.05
+_RISING, _FALLING = 1.2, 0.8
+_SMOOTHING = 0.1
+_MOST = 0.95
+
+#: What share of the probability rows of a priority have; others have that of `medium`.
+PRIORITIES = {"low": 1.0, "medium": 0.6, "high": 0.3, "critical": 0.0}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was measured: shares of CPU and memory, rows that wait, and seconds that a batch took."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    queue: float = 0.0
+    latency: float = 0.0
+
+    def parts(self) -> dict[str, float]:
+        """What each measure adds to the score."""
+        measured = asdict(self)
+        return {name: weight * min(1.0, measured[name] / full) for name, (weight, full) in PARTS.items()}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a batch is told: the score with its parts, and the probability that a row goes."""
+
+    batch: int
+    score: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+    #: For a row of low priority, or of none.
+    probability: float = 0.0
+    #: The share of rows that the source is asked for.
+    throttle: float = 1.0
+
+
+@dataclass
+class LoadCoordinator:
+    """Turns load into decisions, one a batch.
+
+    The last decision is part of `note()`: who keeps notes with the batch's offsets gets the same
+    decision for a batch that is run again after a restart.
+    """
+
+    policy: Policy = "strict"
+    scores: tuple[float, ...] = ()
+    smoothed: float = 0.0
+    last: Decision | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in get_args(Policy):
+            raise PlanError(
+                f"shedding policy {self.policy!r}: {did_you_mean(str(self.policy), get_args(Policy))}"
+            )
+
+    def decide(self, batch: int, load: Load) -> Decision:
+        """What to do with a batch; one that was decided on keeps its decision."""
+        if self.last is None or self.last.batch != batch:
+            self.last = Decision(batch) if self.policy == "bypass" else self._decision(batch, load)
+        return self.last
+
+    def note(self) -> dict[str, Any]:
+        """All there is to know, as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_note(cls, note: dict[str, Any]) -> LoadCoordinator:
+        """The coordinator that wrote the note."""
+        last = note["last"]
+        return cls(note["policy"], tuple(note["scores"]), note["smoothed"], last and Decision(**last))
+
+    def metrics(self) -> dict[str, float]:
+        """The last score, its parts, and what came of it."""
+        if self.last is None:
+            return {}
+        named = {f"load_score.{name}": value for name, value in self.last.parts.items()}
+        return {
+            "load_score": self.last.score,
+            **named,
+            "shed_probability": self.last.probability,
+            "throttle": self.last.throttle,
+        }
+
+    def _decision(self, batch: int, load: Load) -> Decision:
+        parts = load.parts()
+        score = sum(parts.values())
+        self.scores = (*self.scores, score)[-3:]
+        wanted = _probability(score) * _trend(self.scores)
+        self.smoothed += _SMOOTHING * (wanted - self.smoothed)
+        probability = min(self.smoothed, _MOST) if score > OVERLOAD else 0.0
+        if self.policy == "prefer_throttle":
+            return Decision(batch, score, parts, throttle=1 - probability)
+        return Decision(batch, score, parts, probability)
+
+
+def _probability(score: float) -> float:
+    return max(0.0, (score - OVERLOAD) / (1 - OVERLOAD)) ** 2
+
+
+def _trend(scores: tuple[float, ...]) -> float:
+    if len(scores) < 3:
+        return 1.0
+    change = scores[-1] - scores[0]
+    return _RISING if change > _TREND else _FALLING if change < -_TREND else 1.0
+
+
+def shed(rows: pa.Table, decision: Decision, priority: str | None = None) -> np.ndarray:
+    """Which rows of a batch go; `priority` is the column that says how much they matter."""
+    if not decision.probability:
+        return np.zeros(rows.num_rows, dtype=bool)
+    hashed = [field.name for field in rows.schema if is_key_type(field.type)]
+    batch = mix(np.array([decision.batch], dtype=np.uint64))
+    chance = mix(hash_columns(rows.select(hashed)) ^ batch) >> np.uint64(11)
+    share = np.ones(rows.num_rows) if priority is None else _shares(rows.column(priority))
+    return chance * 2.0**-53 < decision.probability * share
+
+
+def _shares(priorities: pa.ChunkedArray) -> np.ndarray:
+    place = pc.index_in(pc.utf8_lower(priorities), pa.array(PRIORITIES))
+    unknown = list(PRIORITIES).index("medium")
+    return np.array(list(PRIORITIES.values()))[place.fill_null(unknown).to_numpy()]

@@ -1,0 +1,45 @@
+"""Duplicates: row by row, in the order of arrival, against a dictionary of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from tidegate.plan.nodes import Dedupe
+from tidegate.testing.results import BatchResult
+from tidegate.testing.rules import Rules
+from tidegate.testing.table import Row
+
+
+class DedupeRules(Rules):
+    """The first row of each id goes on at once; the id is remembered for some time."""
+
+    def __init__(self, plan: Dedupe) -> None:
+        super().__init__(plan)
+        self.within = plan.within
+        #: The event time of the first row of each id.
+        self.seen: dict[Hashable, int] = {}
+
+    def admitted(self, rows: Sequence[Row], result: BatchResult) -> list[Row]:
+        self.arrived = [row for row in rows if self._usable(row, result)]
+        first = (self._judged(row, result) for row in self.arrived)
+        return [row for row in first if row is not None]
+
+    def _judged(self, row: Row, result: BatchResult) -> Row | None:
+        if self.key(row) in self.seen:
+            result.counts["duplicates_filtered"] += 1
+            return None
+        late = self.passed(self.instant(row) + self.within)
+        counted = self._handled(row, result) if late else row
+        if counted is not None:
+            self.seen[self.key(row)] = self.instant(counted)
+        return counted
+
+    def put(self, rows: Sequence[Row]) -> list[Row]:
+        return [{name: row.get(name) for name in self.columns} for row in rows]
+
+    def close(self, now: int) -> list[Row]:
+        self.seen = {id: time for id, time in self.seen.items() if not self.passed(time + self.within)}
+        return []
+
+    def settle(self, now: int) -> list[Row]:
+        return []
