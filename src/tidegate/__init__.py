@@ -25,11 +25,13 @@ if TYPE_CHECKING:
         sum,
         var,
     )
-    from tidegate.api.events import at, events, processing_time
+    from tidegate.api.events import at, events, processing_time, together
     from tidegate.api.snapshots import read_snapshot
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.plan.aggregate import Aggregate
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
+    from tidegate.plan.sla import declare_sla as sla
+    from tidegate.plan.steps import Fusion as fusion
     from tidegate.spark.session import local_spark
 else:
     _MODULES = {
@@ -37,7 +39,7 @@ else:
             "approx_count_distinct", "collect", "count", "count_distinct", "first", "last", "max",
             "mean", "median", "min", "quantile", "stddev", "sum", "var",
         ),
-        "tidegate.api.events": ("at", "events", "processing_time"),
+        "tidegate.api.events": ("at", "events", "processing_time", "together"),
         "tidegate.api.snapshots": ("read_snapshot",),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
         "tidegate.plan.aggregate": ("Aggregate",),
@@ -45,6 +47,8 @@ else:
     }  # fmt: skip
     _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names}
     _HOME["event_time_types"] = ("tidegate.plan.event_time", "EVENT_TIME_TYPES")
+    _HOME["fusion"] = ("tidegate.plan.steps", "Fusion")
+    _HOME["sla"] = ("tidegate.plan.sla", "declare_sla")
     #: Names that are modules themselves.
     _HOME["errors"] = ("tidegate.errors", None)
     _HOME |= {name: (f"tidegate.api.{name}", None) for name in ("emit", "late", "sinks")}
@@ -74,6 +78,7 @@ __all__ = [
     "event_time_types",
     "events",
     "first",
+    "fusion",
     "hopping",
     "last",
     "late",
@@ -87,9 +92,11 @@ __all__ = [
     "read_snapshot",
     "session",
     "sinks",
+    "sla",
     "sliding",
     "stddev",
     "sum",
+    "together",
     "tumbling",
     "var",
 ]

@@ -14,9 +14,12 @@ TidegateError
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   └── SessionError           the Spark session lacks something that cannot be set from here
 ├── WatermarkViolation         a watermark that went back, or came from where it cannot
+├── StepError                  a function of a map or a filter failed, or gave back what it must not
 ├── SinkError                  a table that cannot take what it is given, or must not
 └── StateError                 stored state that must not be read as if it were ours
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -86,6 +89,17 @@ class WatermarkViolation(TidegateError):
         super().__init__(f"{operator}: {reason}")
         self.operator = operator
         self.reason = reason
+
+
+class StepError(TidegateError):
+    """A function that rows pass failed, or did not give back what it promised."""
+
+    def __init__(self, step: object, reason: str) -> None:
+        super().__init__(f"{step} {reason}")
+        self.step, self.reason = str(step), reason
+
+    def __reduce__(self) -> tuple[type[StepError], tuple[str, str]]:
+        return StepError, (self.step, self.reason)  # it travels from workers to the driver
 
 
 class SinkError(TidegateError):

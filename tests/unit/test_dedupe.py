@@ -420,7 +420,7 @@ def test_what_cannot_be():
         "dedupe() of results of another operator": lambda: dedupe_plan(
             10, feed=Derived(results, "window_end")
         ),
-        "results of operators cannot be united": lambda: events().union(
+        "results of operators, and rows after steps, cannot be united": lambda: events().union(
             events().dedupe(on="user", within="1 s")
         ),
         "late= takes tg.late.drop()": lambda: events().dedupe(on="user", within="1 s", late="drop"),

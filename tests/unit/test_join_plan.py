@@ -148,7 +148,7 @@ def test_a_condition_is_about_one_pair():
 def test_the_late_rows_of_two_sides_need_two_channels_where_their_columns_differ():
     late = (SideOutput("late"), SideOutput("late"))
     assert refusal(PlanError, late=late) == (
-        "late rows of other columns go to 'late' already: name another channel"
+        "rows of other columns go to the channel 'late' already: name another"
     )
     sides = [replace(side(columns(), ("user",)), late=SideOutput("late")) for _ in range(2)]
     assert Join(*sides).channels["late"].names == ["ts", "user", "late_by", "watermark"]

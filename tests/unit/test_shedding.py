@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.errors import PlanError
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator, shed
+from tidegate.plan.steps import Shed
 
 #: Loads by their scores: CPU and memory in full, and of the queue what is missing.
 FULL = Load(cpu=1, memory=1, queue=20_000, latency=2)
@@ -104,8 +105,8 @@ def test_bypass_asks_nobody():
 
 
 def test_another_policy_is_refused():
-    with pytest.raises(PlanError, match="shedding policy 'strikt': did you mean 'strict'"):
-        LoadCoordinator("strikt")
+    with pytest.raises(PlanError, match=r"shed\(policy='strikt'\): did you mean 'strict'"):
+        Shed("strikt", None, pa.schema([]))
 
 
 # -- replays --------------------------------------------------------------------------------------

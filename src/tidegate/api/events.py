@@ -5,13 +5,14 @@ Spark is imported where a DataFrame comes in or goes out: plans alone do not nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
+from tidegate.operators.steps import filter_step, map_step
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.declare import Time, declare_source
@@ -19,6 +20,7 @@ from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import (
+    Admit,
     Aggregation,
     Dedupe,
     Derived,
@@ -27,10 +29,15 @@ from tidegate.plan.nodes import (
     Join,
     KeyBy,
     Output,
+    Plan,
     Reorder,
     Source,
+    Stepped,
+    Together,
     Union,
     WindowBy,
+    sources_of,
+    with_numbers,
 )
 from tidegate.plan.policies import (
     Drop,
@@ -40,6 +47,8 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
+from tidegate.plan.sla import Sla
+from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windows import AllTime, Window
 
@@ -139,7 +148,7 @@ class Stream:
 
     def dedupe(
         self, *, on: str | Sequence[str], within: Duration, late: LatePolicy = DROP
-    ) -> DistinctEvents:
+    ) -> PassedEvents:
         """The first row of each id to arrive; the others are counted as `duplicates_filtered`.
 
         `on` are the columns that make up the id. It is remembered until the watermark has passed the
@@ -152,7 +161,76 @@ class Stream:
         """
         columns = (on,) if isinstance(on, str) else tuple(on)
         plan = Dedupe(KeyBy(self.feed, columns), micros(within, "within"), _policy(late))
-        return DistinctEvents(self.frames, plan)
+        return PassedEvents(self.frames, plan)
+
+    def admit(self, sla: Sla, *, stream: str | Sequence[str] = ()) -> PassedEvents:
+        """The rows that the limits of `tg.sla(…)` allow; the others go to the channel `rejected`.
+
+        `stream` is the column, or the columns, that tell streams apart: each has limits of its own.
+        Without it all rows are one stream.
+
+        >>> import tidegate as tg
+        >>> clicks = tg.events(clicks_df, time="ts")
+        >>> clicks.admit(tg.sla("gold", max_lag="1 hour", arrival="ts"), stream="user").channels
+        ('main', 'errors', 'rejected')
+        """
+        if not isinstance(sla, Sla):
+            raise PlanError(f"admit() takes tg.sla(…), got {sla!r}")
+        if sla.arrival is None and not all(frame.isStreaming for frame in self.frames):
+            raise PlanError(
+                "admit() of a batch DataFrame: its rows do not arrive; name the column that says when "
+                "they did, as in tg.sla('gold', arrival='received_at')"
+            )
+        columns = (stream,) if isinstance(stream, str) else tuple(stream)
+        return PassedEvents(self.frames, Admit(KeyBy(self.feed, columns), sla))
+
+    def map(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
+        """Rows as a function makes them of these, many at a time.
+
+        It is given a `polars.DataFrame`, or with `frames="arrow"` a `pyarrow.Table`, and gives one back
+        with as many rows, in their order. The event time must stay as it is. To learn its columns the
+        function is called once with no rows.
+
+        >>> import polars as pl, tidegate as tg
+        >>> def in_cents(rows):
+        ...     return rows.with_columns(cents=(pl.col("price") * 100).cast(pl.Int64))
+        >>> cents = tg.events(clicks_df, time="ts").map(in_cents).key_by("user").agg(sum=tg.sum("cents"))
+        >>> cents.to_df().select("user", "sum").orderBy("user").show()
+        +----+----+
+        |user| sum|
+        +----+----+
+        | ann|1250|
+        | bob| 300|
+        +----+----+
+        <BLANKLINE>
+        """
+        step = map_step(function, frames, self.feed.schema, self.feed.time)
+        return Events(self.frames, Stepped(self.feed, (step,)))
+
+    def filter(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
+        """The rows for which a function says true, asked for many at a time.
+
+        It gives back a boolean for each row: a `polars.Series`, or a `pyarrow` array.
+
+        >>> import tidegate as tg
+        >>> clicks = tg.events(clicks_df, time="ts").filter(lambda rows: rows["price"] > 2)
+        """
+        step = filter_step(function, frames, self.feed.schema)
+        return Events(self.frames, Stepped(self.feed, (step,)))
+
+    def shed(self, policy: Policy = "strict", *, priority: str | None = None) -> Events:
+        """The rows that the load allows: when it is too high, some go to the channel `shed`.
+
+        `priority` is a column with `low`, `medium`, `high` or `critical`: what matters more goes less
+        often, critical rows never. With the policy `prefer_throttle` none go, and a source that can be
+        steered is asked for fewer rows; with `bypass` nothing is done.
+
+        >>> import tidegate as tg
+        >>> tg.events(clicks_df, time="ts").shed().key_by("user").agg(n=tg.count()).channels
+        ('main', 'errors', 'shed')
+        """
+        step = Shed(policy, priority, self.feed.schema)
+        return Events(self.frames, Stepped(self.feed, (step,)))
 
 
 @dataclass(frozen=True)
@@ -175,8 +253,11 @@ def _of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
 
 def _sources(events: Stream) -> tuple[Source, ...]:
     feed = events.feed
-    if isinstance(feed, Derived):
-        raise PlanError("union() takes events of sources; results of operators cannot be united")
+    if isinstance(feed, Derived | Stepped):
+        raise PlanError(
+            "union() takes events of sources; results of operators, and rows after steps, cannot be "
+            "united: unite the sources first"
+        )
     return feed.inputs if isinstance(feed, Union) else (feed,)
 
 
@@ -267,34 +348,22 @@ class WindowedEvents:
         return Rows(frames, Join(self.node, other.node, how, match, where))
 
 
-class Runnable:
-    """What a plan ends in: look at it, take a DataFrame, start a query, or go on from there."""
+class Startable:
+    """What a query can be of: look at it, and start it."""
 
     frames: tuple[DataFrame, ...]
 
     @property
-    def node(self) -> Output:
+    def node(self) -> Plan:
         """The whole plan."""
         raise NotImplementedError
-
-    def events(self, *, time: str) -> Events:
-        """The results as events of a further operator in the same query.
-
-        Results of windows go on by `window_end` or `window_start`, rows by their event time.
-
-        >>> import tidegate as tg
-        >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute")).agg(n=tg.count())
-        >>> hourly = minutes.events(time="window_end").window(tg.tumbling("1 hour"))
-        >>> busiest = hourly.agg(most=tg.max("n"))
-        """
-        return Events(self.frames, Derived(self.node, time))
 
     @property
     def channels(self) -> tuple[str, ...]:
         """The names of the channels rows can leave through."""
         return tuple(self.node.channels)
 
-    def explain(self) -> None:
+    def explain(self, *, fusion: Fusion | None = None) -> None:
         """Print the logical and the physical plan.
 
         >>> import tidegate as tg
@@ -312,15 +381,62 @@ class Runnable:
             SlicePreAggregate[global]
               EventTimeWatermark[ts, tolerance=0 seconds]
         """
-        print(self.plan_text())
+        print(self.plan_text(fusion))
 
-    def plan_text(self) -> str:
+    def plan_text(self, fusion: Fusion | None = None) -> str:
         """What `explain()` prints."""
-        plan = optimize(self.node)
+        plan = optimize(self.node, fusion)
         physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
-    def to_df(self, *, buckets: int | None = None) -> DataFrame:
+    def start(
+        self,
+        *,
+        checkpoint: str | PathLike[str],
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        buckets: int | None = None,
+        fusion: Fusion | None = None,
+        **sinks: Sink,
+    ) -> Query:
+        """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
+
+        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`.
+        """
+        from tidegate.spark import query
+
+        return query.start(
+            self.node,
+            self.frames,
+            fspath(checkpoint),
+            sinks,
+            trigger=trigger,
+            name=name,
+            buckets=buckets,
+            fusion=fusion,
+        )
+
+
+class Runnable(Startable):
+    """What a plan ends in: take a DataFrame, start a query, or go on from there."""
+
+    @property
+    def node(self) -> Output:
+        raise NotImplementedError
+
+    def events(self, *, time: str) -> Events:
+        """The results as events of a further operator in the same query.
+
+        Results of windows go on by `window_end` or `window_start`, rows by their event time.
+
+        >>> import tidegate as tg
+        >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute")).agg(n=tg.count())
+        >>> hourly = minutes.events(time="window_end").window(tg.tumbling("1 hour"))
+        >>> busiest = hourly.agg(most=tg.max("n"))
+        """
+        return Events(self.frames, Derived(self.node, time))
+
+    def to_df(self, *, buckets: int | None = None, fusion: Fusion | None = None) -> DataFrame:
         """The main channel as a DataFrame, for any Spark writer (output mode `append`).
 
         Late rows and errors are counted in Spark's progress, but only `start()` can write them.
@@ -339,32 +455,7 @@ class Runnable:
         """
         from tidegate.spark import lower
 
-        return lower.to_df(self.node, self.frames, buckets)
-
-    def start(
-        self,
-        *,
-        checkpoint: str | PathLike[str],
-        trigger: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        buckets: int | None = None,
-        **sinks: Sink,
-    ) -> Query:
-        """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
-
-        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`.
-        """
-        from tidegate.spark import query
-
-        return query.start(
-            self.node,
-            self.frames,
-            fspath(checkpoint),
-            sinks,
-            trigger=trigger,
-            name=name,
-            buckets=buckets,
-        )
+        return lower.to_df(self.node, self.frames, buckets, fusion)
 
 
 @dataclass(frozen=True)
@@ -404,16 +495,64 @@ class Rows(Runnable):
 
 
 @dataclass(frozen=True)
-class DistinctEvents(Stream, Runnable):
-    """Events without duplicates: they go on, or leave as they are."""
+class PassedEvents(Stream, Runnable):
+    """Events that have passed an operator one by one: they go on, or leave as they are."""
 
     frames: tuple[DataFrame, ...]
-    plan: Dedupe
+    plan: Dedupe | Admit
 
     @property
-    def node(self) -> Dedupe:
+    def node(self) -> Dedupe | Admit:
         return self.plan
 
     @property
     def feed(self) -> Feed:
         return Derived(self.plan, self.plan.feed.time)
+
+
+@dataclass(frozen=True)
+class SideBySide(Startable):
+    """Several results, in one query."""
+
+    frames: tuple[DataFrame, ...]
+    plan: Together
+
+    @property
+    def node(self) -> Together:
+        return self.plan
+
+
+def together(**results: Runnable) -> SideBySide:
+    """Several results in one query, each with a channel of its name.
+
+    What they have in common is read, and done, once: sources, admission, duplicates, anything that was
+    made once and used several times.
+
+    >>> import tidegate as tg
+    >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
+    >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
+    >>> visits = clicks.key_by("user").window(tg.session("30 minutes")).agg(clicks=tg.count())
+    >>> tg.together(spend=spend, visits=visits).channels
+    ('spend', 'visits', 'errors')
+    """
+    frames: list[DataFrame] = []
+    sources: list[Source] = []
+    branches = []
+    for name, result in results.items():
+        if not isinstance(result, Runnable):
+            raise PlanError(f"together({name}=…) takes results such as events.agg(…), got {result!r}")
+        numbers = []
+        for frame, source in zip(result.frames, sources_of(result.node), strict=True):
+            known = [
+                number
+                for number, (other, as_read) in enumerate(zip(frames, sources, strict=True))
+                if other is frame and as_read == source
+            ]
+            if not known:
+                frames.append(frame)
+                sources.append(source)
+            numbers.append(known[0] if known else len(frames) - 1)
+        branches.append((name, with_numbers(result.node, numbers)))
+    if frames:
+        _of_one_kind(*frames, what="together()")
+    return SideBySide(tuple(frames), Together(tuple(branches)))

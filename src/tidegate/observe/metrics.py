@@ -8,9 +8,9 @@ from dataclasses import InitVar, dataclass, field
 from threading import Lock
 
 from tidegate.observe.progress import SourceProgress
-from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST
+from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST, LOAD
 from tidegate.operators.kernels import counters_of
-from tidegate.plan.nodes import MAIN, Output
+from tidegate.plan.nodes import MAIN, Plan, outlets_of
 
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
 Packed = tuple[int, str, int]
@@ -20,9 +20,12 @@ Packed = tuple[int, str, int]
 class Metrics:
     """Totals since the query started, filled batch by batch."""
 
-    plan: InitVar[Output]
+    plan: InitVar[Plan]
     sources: SourceProgress = field(init=False)
     counters: tuple[str, ...] = field(init=False)
+    outlets: frozenset[str] = field(init=False)
+    #: How busy the busiest machine was in the newest batch, in shares of ten thousand.
+    load: dict[str, int] = field(default_factory=dict)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
     _held: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -30,18 +33,23 @@ class Metrics:
     _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def __post_init__(self, plan: Output) -> None:
+    def __post_init__(self, plan: Plan) -> None:
         self.sources = SourceProgress.of(plan)
         self.counters = counters_of(plan)
+        self.outlets = frozenset(outlets_of(plan))
 
     def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
         """Take in what a batch's packed rows say; the rows per channel come back."""
         counts: Counter[str] = Counter()
         highest: dict[str, int] = {}
         with self._lock:
+            self.load.clear()
             for bucket, channel, rows in packed:
                 if channel.startswith(GAUGE):
                     self._held[bucket, channel.removeprefix(GAUGE)] = rows
+                elif channel.startswith(LOAD):
+                    name = channel.removeprefix(LOAD)
+                    self.load[name] = max(rows, self.load.get(name, 0))
                 elif channel.startswith((HIGHEST, HEARTBEAT)):
                     highest[channel] = max(rows, highest.get(channel, rows))
                 else:
@@ -64,6 +72,7 @@ class Metrics:
             named = dict.fromkeys((*self.counters, "rows_out"), 0)
             for channel, rows in total.items():
                 named[_name(channel)] = rows
+            named["rows_out"] = sum(total[outlet] for outlet in self.outlets)
             named["late_dropped_count"] = named["late_dropped"]
             return named | held | self.sources.metrics()
 

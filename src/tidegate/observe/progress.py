@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.plan.graph import SOURCES, graph_of
-from tidegate.plan.nodes import Output, sources_of
+from tidegate.plan.nodes import Plan, sources_of
 from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator, WatermarkPropagator
 
 
@@ -21,7 +21,7 @@ class SourceProgress:
     seen_at: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Output) -> SourceProgress:
+    def of(cls, plan: Plan) -> SourceProgress:
         sources = sources_of(plan)
         return cls(
             [WatermarkGenerator(source.tolerance, as_spark=True) for source in sources],

@@ -89,6 +89,7 @@ class JoinKernel(ABC):
     """A join of two sides, for one operator of a plan."""
 
     inputs: frozenset[str] = frozenset(SIDES)
+    outlet = MAIN
 
     def __init__(self, plan: Join, left: JoinSide, right: JoinSide) -> None:
         self.plan = plan

@@ -28,6 +28,9 @@ GAUGE = "="
 #: those of `HEARTBEAT` that of the clock's rows among them, which are no events.
 HIGHEST, HEARTBEAT = "^", "~"
 
+#: Channels whose name starts with this say how busy a machine was, in shares of ten thousand.
+LOAD = "%"
+
 #: Every counter an operator may keep. They reach Spark's progress and `query.metrics`.
 COUNTERS = (
     "rows_in",
@@ -46,6 +49,9 @@ DEDUPE_COUNTERS = ("duplicates_filtered",)
 
 #: Those of plans that admit rows: together they are the rows that came.
 ADMISSION_COUNTERS = ("admitted", "rejected_lag", "rejected_jitter", "rejected_rate")
+
+#: Those of steps that leave rows out.
+FILTERED, SHED_ROWS = "filtered", "shed"
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,10 @@ class Outcome:
 class Port(Protocol):
     """Where rows come into an operator."""
 
-    #: The channel its parcels travel on.
-    name: str
+    @property
+    def name(self) -> str:
+        """The channel its parcels travel on."""
+        ...
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
         """Parcels for the buckets, from rows of the input's schema."""
@@ -118,6 +126,9 @@ class Kernel(Protocol):
 
     #: The channels `step` takes; parcels of others pass by.
     inputs: frozenset[str]
+
+    #: The channel its results leave on.
+    outlet: str
 
     @property
     def ports(self) -> tuple[Port, ...]:

@@ -8,7 +8,9 @@ from tidegate.operators.kernel import (
     ADMISSION_COUNTERS,
     COUNTERS,
     DEDUPE_COUNTERS,
+    FILTERED,
     JOIN_COUNTERS,
+    SHED_ROWS,
     Kernel,
 )
 from tidegate.operators.pane_join import PaneJoin
@@ -18,29 +20,55 @@ from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import Admit, Dedupe, Join, Output, Reorder, made_due, stages_of
+from tidegate.plan.nodes import (
+    MAIN,
+    Admit,
+    Dedupe,
+    Join,
+    Output,
+    Plan,
+    Reorder,
+    made_due,
+    outlets_of,
+    stages_of,
+    steps_of,
+)
+from tidegate.plan.steps import Filter, Shed
 from tidegate.plan.windows import AllTime, Session, Sliding
 
 
-def kernels_of(plan: Output) -> list[Kernel]:
+def kernels_of(plan: Plan) -> list[Kernel]:
     """The kernels of a plan, each after those that feed it."""
-    return [_in_its_place(stage, number) for number, stage in enumerate(stages_of(plan), 1)]
+    outlets = outlets_of(plan).items()
+    names = [[name for name, end in outlets if end == stage] for stage in stages_of(plan)]
+    return [
+        _in_its_place(stage, number, *name)
+        for number, (stage, name) in enumerate(zip(stages_of(plan), names, strict=True), 1)
+    ]
 
 
-def counters_of(plan: Output) -> tuple[str, ...]:
-    """Every counter the operators of a plan may keep."""
-    own = {Join: JOIN_COUNTERS, Dedupe: DEDUPE_COUNTERS, Admit: ADMISSION_COUNTERS}
-    kinds = {type(stage) for stage in stages_of(plan)}
+def counters_of(plan: Plan) -> tuple[str, ...]:
+    """Every counter the operators of a plan, and the steps between them, may keep."""
+    own: dict[type, tuple[str, ...]] = {
+        Join: JOIN_COUNTERS,
+        Dedupe: DEDUPE_COUNTERS,
+        Admit: ADMISSION_COUNTERS,
+        Filter: (FILTERED,),
+        Shed: (SHED_ROWS,),
+    }
+    stages = stages_of(plan)
+    kinds: set[type] = {type(stage) for stage in stages}
+    kinds |= {type(step) for stage in stages for inlet in stage.inlets for step in steps_of(inlet.feed)}
     return (*COUNTERS, *(name for kind, names in own.items() if kind in kinds for name in names))
 
 
-def _in_its_place(stage: Output, number: int) -> Kernel:
+def _in_its_place(stage: Output, number: int, outlet: str = MAIN) -> Kernel:
     kernel = _kernel_of(stage)
     inlets = zip(stage.inlets, kernel.ports, strict=True)
     fed = frozenset(port.name for inlet, port in inlets if made_due(inlet.feed))
-    if number == 1:
+    if number == 1 and outlet == MAIN:
         return kernel  # it reads sources, and is the first to
-    return Chained(kernel, held_back(stage), number, fed, retracts=stage.retracts)
+    return Chained(kernel, held_back(stage), number, fed, outlet, retracts=stage.retracts)
 
 
 def _kernel_of(stage: Output) -> Kernel:

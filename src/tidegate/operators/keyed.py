@@ -190,6 +190,7 @@ class KeyedKernel(KeyedInput):
     """A kernel of one input whose state is kept by key, for one operator of a plan."""
 
     inputs = frozenset({PARTIALS})
+    outlet = MAIN
 
     def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         [inlet] = plan.inlets
@@ -242,7 +243,11 @@ def in_schema(schema: pa.Schema, columns: Mapping[str, pa.Array | pa.ChunkedArra
 
 
 def _as_text(broken: pa.Table) -> list[str]:
-    """Broken rows as the errors channel shows them; results that came on as events have no text yet."""
-    if BROKEN in broken.column_names:
-        return [str(text) for text in broken.column(BROKEN).to_pylist()]
-    return [json.dumps(row, default=str) for row in broken.to_pylist()]
+    """Broken rows as the errors channel shows them; those that broke on their way have no text yet."""
+    known = BROKEN in broken.column_names
+    texts: list[str | None] = broken.column(BROKEN).to_pylist() if known else [None] * broken.num_rows
+    told = [text for text in texts if text is not None]
+    if len(told) == len(texts):
+        return told
+    rows = (broken.drop_columns(BROKEN) if known else broken).to_pylist()
+    return [text or json.dumps(row, default=str) for text, row in zip(texts, rows, strict=True)]

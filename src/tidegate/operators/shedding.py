@@ -7,18 +7,15 @@ is replayed sheds the same rows.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.errors import PlanError, did_you_mean
 from tidegate.operators.hashing import hash_columns, mix
 from tidegate.plan.columns import is_key_type
-
-#: What becomes of rows that should go: they do; or the source is asked for less; or nobody asks.
-Policy = Literal["strict", "prefer_throttle", "bypass"]
+from tidegate.plan.steps import Policy
 
 #: Each part of the score: its weight, and the value at which it counts in full.
 PARTS = {"cpu": (0.35, 0.8), "memory": (0.35, 0.85), "queue": (0.2, 10_000.0), "latency": (0.1, 0.5)}
@@ -76,12 +73,6 @@ class LoadCoordinator:
     scores: tuple[float, ...] = ()
     smoothed: float = 0.0
     last: Decision | None = None
-
-    def __post_init__(self) -> None:
-        if self.policy not in get_args(Policy):
-            raise PlanError(
-                f"shedding policy {self.policy!r}: {did_you_mean(str(self.policy), get_args(Policy))}"
-            )
 
     def decide(self, batch: int, load: Load) -> Decision:
         """What to do with a batch; one that was decided on keeps its decision."""

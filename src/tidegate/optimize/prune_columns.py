@@ -9,7 +9,7 @@ pruning there would silently cut what users see. What removes duplicates needs t
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Dedupe, Derived, Emit, Feed, Output, Source, Union, with_feed
+from tidegate.plan.nodes import Dedupe, Derived, Emit, Feed, Output, Source, Stepped, Union, with_feed
 from tidegate.plan.policies import SideOutput
 
 
@@ -25,6 +25,8 @@ def _read_by(plan: Emit) -> set[str | None]:
 
 
 def _reading(feed: Feed, read: set[str | None]) -> Feed:
+    if isinstance(feed, Stepped):
+        return feed  # what a function reads is its own affair
     if isinstance(feed, Derived):
         below = feed.input
         if not isinstance(below, Dedupe) or isinstance(below.late, SideOutput):

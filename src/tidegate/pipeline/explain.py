@@ -9,8 +9,8 @@ from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
 from tidegate.plan.explain import render_logical, render_physical
-from tidegate.plan.graph import Place, held_back, operator_names, tree_of
-from tidegate.plan.nodes import Feed, Node, Output, stages_of
+from tidegate.plan.graph import held_back, operator_names, places_of
+from tidegate.plan.nodes import Feed, Node, Plan, stages_of
 from tidegate.plan.time import render
 
 
@@ -49,7 +49,7 @@ def as_mermaid(jobs: list[Job]) -> str:
     return "\n".join(["flowchart LR", *(line for n, job in enumerate(jobs) for line in _flow(job, n))])
 
 
-def _plan(job: Job) -> Output | None:
+def _plan(job: Job) -> Plan | None:
     return None if job.insert.plan is None else optimize(job.insert.plan)
 
 
@@ -63,7 +63,7 @@ def _physical(job: Job) -> list[str]:
     return [] if plan is None else render_physical(plan, _stages(plan)).splitlines()
 
 
-def _stages(plan: Output) -> list[list[str]]:
+def _stages(plan: Plan) -> list[list[str]]:
     """The physical stages of each operator."""
     return [kernel.stages() for kernel in kernels_of(plan)]
 
@@ -117,20 +117,16 @@ def _flow(job: Job, number: int) -> Iterator[str]:
         yield f"    {stream}[({_label(stream)})]"
     if plan is None:
         yield from (f"    {stream} --> q{number}main" for stream in streams)
-    for place in () if plan is None else tree_of(plan).from_the_end():
+    for place in () if plan is None else reversed(places_of(plan)):
         name = f"q{number}s{place.number}"
         yield f"    {name}[{_label(*_labels(place.stage))}]"
         for feed in place.feeds:
-            feeders = (
-                [f"q{number}s{feed.number}"]
-                if isinstance(feed, Place)
-                else map(streams.__getitem__, feed)
-            )
+            feeders = [f"q{number}s{feed}"] if isinstance(feed, int) else map(streams.__getitem__, feed)
             yield from (f"    {feeder} --> {name}" for feeder in feeders)
     for channel, sink in _sinks(job).items():
         yield f"    q{number}{channel}[({_label(sink)})]"
         if plan is not None:
-            last = tree_of(plan).number
+            last = len(stages_of(plan)) - 1
             yield f"    q{number}s{last} -- {channel} --> q{number}{channel}"
 
 

@@ -2,32 +2,90 @@
 
 from collections.abc import Iterator, Sequence
 
-from tidegate.plan.graph import Place, tree_of
-from tidegate.plan.nodes import Node, Output, Source, sources_of
+from tidegate.plan.graph import places_of
+from tidegate.plan.nodes import (
+    Inlet,
+    Node,
+    Output,
+    Plan,
+    Source,
+    Together,
+    crossings,
+    sources_of,
+    stages_of,
+)
+from tidegate.plan.steps import Step
 from tidegate.plan.time import render
 
 
-def render_logical(node: Node, depth: int = 0) -> str:
-    """The logical tree, the result on top."""
-    line = "  " * depth + node.label()
-    return "\n".join([line, *(render_logical(child, depth + 1) for child in node.inputs)])
+def render_logical(plan: Node) -> str:
+    """The logical tree, the result on top. What operators side by side share is drawn once."""
+    drawn: list[Node] | None = [] if isinstance(plan, Together) else None
+
+    def lines(node: Node, depth: int) -> Iterator[str]:
+        known = drawn is not None and isinstance(node, Output) and node in drawn
+        yield "  " * depth + node.label() + (" (as above)" if known else "")
+        if known:
+            return
+        if drawn is not None:
+            drawn.append(node)
+        for child in node.inputs:
+            yield from lines(child, depth + 1)
+
+    return "\n".join(lines(plan, 0))
 
 
-def render_physical(plan: Output, stages: Sequence[Sequence[str]]) -> str:
-    """The physical stages of each operator, the last on top, as the logical tree is drawn."""
-    sources = sources_of(plan)
+def render_physical(plan: Plan, stages: Sequence[Sequence[str]]) -> str:
+    """The physical stages of each operator, the last on top, as the logical tree is drawn.
 
-    def lines(place: Place, depth: int) -> Iterator[str]:
-        for stage in reversed(stages[place.number]):
+    An operator that several read is drawn once, and named where it is read again.
+    """
+    sources, places = sources_of(plan), places_of(plan)
+    drawn: set[int] = set()
+
+    def operator(number: int, depth: int) -> Iterator[str]:
+        place, (first, *others) = places[number], stages[number]
+        if number in drawn:
+            yield "  " * depth + f"{[first, *others][-1]} (as above)"
+            return
+        drawn.add(number)
+        ways = [_way(inlet) for inlet in place.stage.inlets]
+        if len(ways) == 1:
+            first = _fused(ways[0][0], first)
+        for stage in reversed([first, *others]):
             yield "  " * depth + stage
             depth += 1
-        for feed in place.feeds:
-            if isinstance(feed, Place):
-                yield from lines(feed, depth)
-            else:
-                yield from ("  " * depth + _watermark(sources[number]) for number in feed)
+        for (packed, steps), feed in zip(ways, place.feeds, strict=True):
+            shown = [_fused(packed, "pack"), *steps] if packed and len(ways) > 1 else steps
+            yield from ("  " * (depth + n) + step for n, step in enumerate(shown))
+            yield from below(feed, depth + len(shown))
 
-    return "\n".join(lines(tree_of(plan), 0))
+    def below(feed: int | tuple[int, ...], depth: int) -> Iterator[str]:
+        if isinstance(feed, int):
+            yield from operator(feed, depth)
+        else:
+            yield from ("  " * depth + _watermark(sources[number]) for number in feed)
+
+    if not isinstance(plan, Together):
+        return "\n".join(operator(len(places) - 1, 0))
+    number_of = {name: stages_of(plan).index(end) for name, end in plan.branches}
+    return "\n".join(
+        line for name, number in number_of.items() for line in (f"{name}:", *operator(number, 1))
+    )
+
+
+def _way(inlet: Inlet) -> tuple[tuple[Step, ...], list[str]]:
+    """The steps that rows take together with packing, and those before, the last on top."""
+    *others, last = crossings(inlet.feed) or (None,)
+    if last is None:
+        return (), []
+    if last.packed:
+        return last.steps, [one.label() for one in reversed(others)]
+    return (), [one.label() for one in (last, *reversed(others))]
+
+
+def _fused(steps: tuple[Step, ...], pack: str) -> str:
+    return f"Fused[{', '.join(map(str, steps))}, {pack}]" if steps else pack
 
 
 def _watermark(source: Source) -> str:

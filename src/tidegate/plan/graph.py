@@ -1,12 +1,24 @@
-"""A plan as a graph of operators, as far as watermarks care."""
+"""A plan as a graph of operators: who feeds whom, and how far watermarks lie behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from tidegate.plan.nodes import Admit, Dedupe, Derived, Emit, Join, Output, Reorder, read_by, stages_of
+from tidegate.plan.nodes import (
+    Admit,
+    Dedupe,
+    Emit,
+    Inlet,
+    Join,
+    Output,
+    Plan,
+    Reorder,
+    Together,
+    outlets_of,
+    read_by,
+    stages_of,
+)
 from tidegate.plan.time import Micros
 from tidegate.plan.watermarks import Operator, WatermarkPropagator
 
@@ -18,53 +30,55 @@ SOURCES = "sources"
 class Place:
     """An operator where it stands: its number in `stages_of`, and for each inlet what feeds it.
 
-    That is another operator, or sources by their numbers in `sources_of`.
+    That is another operator by its number, or sources by theirs in `sources_of`.
     """
 
     stage: Output
     number: int
-    feeds: tuple[Place | tuple[int, ...], ...]
-
-    def from_the_end(self) -> Iterator[Place]:
-        """This operator, then those that feed it, from left to right."""
-        yield self
-        for feed in self.feeds:
-            if isinstance(feed, Place):
-                yield from feed.from_the_end()
+    feeds: tuple[int | tuple[int, ...], ...]
 
 
-def tree_of(plan: Output) -> Place:
-    """The operators of a plan as a tree."""
-    numbers, sources = count(), count()
+def places_of(plan: Plan) -> tuple[Place, ...]:
+    """The operators of a plan, each after those that feed it."""
+    # What operators side by side read of one source, or of one operator, they share.
+    shares = isinstance(plan, Together)
+    places: list[Place] = []
+    sources = count()
 
-    def place(stage: Output) -> Place:
-        feeds = tuple(
-            place(inlet.feed.input)
-            if isinstance(inlet.feed, Derived)
-            else tuple(next(sources) for _ in read_by(inlet.feed))
-            for inlet in stage.inlets
-        )
-        return Place(stage, next(numbers), feeds)
+    def place(stage: Output) -> int:
+        for known in places if shares else ():
+            if known.stage == stage:
+                return known.number
+        feeds = tuple(_feed(inlet) for inlet in stage.inlets)
+        places.append(Place(stage, len(places), feeds))
+        return len(places) - 1
 
-    return place(plan)
+    def _feed(inlet: Inlet) -> int | tuple[int, ...]:
+        if inlet.above is not None:
+            return place(inlet.above.input)
+        return tuple(one.number if shares else next(sources) for one in read_by(inlet.feed))
+
+    for end in outlets_of(plan).values():
+        place(end)
+    return tuple(places)
 
 
-def operator_names(plan: Output) -> list[str]:
+def operator_names(plan: Plan) -> list[str]:
     """What the operators of a plan are called, in order."""
     return [f"{number} {_name(stage)}" for number, stage in enumerate(stages_of(plan), 1)]
 
 
-def graph_of(plan: Output) -> dict[str, Operator]:
-    """Sources and operators; each holds back what it may still put out for the one that reads it."""
+def graph_of(plan: Plan) -> dict[str, Operator]:
+    """Sources and operators; each holds back what it may still put out for those that read it."""
     names = operator_names(plan)
-    read: dict[int, tuple[str, ...]] = {}
-    held = dict.fromkeys(range(len(names)), 0)
-    for place in tree_of(plan).from_the_end():
-        feeders = [names[feed.number] if isinstance(feed, Place) else SOURCES for feed in place.feeds]
-        read[place.number] = tuple(dict.fromkeys(feeders))
+    read: list[tuple[str, ...]] = []
+    held = [0] * len(names)
+    for place in places_of(plan):
+        feeders = [names[feed] if isinstance(feed, int) else SOURCES for feed in place.feeds]
+        read.append(tuple(dict.fromkeys(feeders)))
         for inlet, feed in zip(place.stage.inlets, place.feeds, strict=True):
-            if isinstance(feed, Place) and isinstance(inlet.feed, Derived):
-                held[feed.number] = inlet.feed.hold_back
+            if isinstance(feed, int) and inlet.above is not None:
+                held[feed] = max(held[feed], inlet.above.hold_back)
     operators = {name: Operator(read[n], held[n]) for n, name in enumerate(names)}
     return {SOURCES: Operator(), **operators}
 

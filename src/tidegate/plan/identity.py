@@ -7,7 +7,18 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Admit, Dedupe, Derived, Join, KeyBy, Output, Reorder, stages_of
+from tidegate.plan.nodes import (
+    Admit,
+    Dedupe,
+    Derived,
+    Join,
+    KeyBy,
+    Output,
+    Plan,
+    Reorder,
+    origin,
+    stages_of,
+)
 from tidegate.plan.time import render
 
 Identity = dict[str, str]
@@ -16,7 +27,7 @@ Identity = dict[str, str]
 SHARED = ("buckets", "state format")
 
 
-def identity_of(plan: Output, buckets: int, state_format: int) -> Identity:
+def identity_of(plan: Plan, buckets: int, state_format: int) -> Identity:
     """The parts of a plan that its state is laid out by, each as text a person can compare.
 
     Tolerance and late policy are not among them: they may change between runs.
@@ -28,7 +39,7 @@ def identity_of(plan: Output, buckets: int, state_format: int) -> Identity:
     return parts | {"buckets": str(buckets), "state format": str(state_format)}
 
 
-def stage_identities(plan: Output, identity: Identity) -> list[Identity]:
+def stage_identities(plan: Plan, identity: Identity) -> list[Identity]:
     """For each operator what its own state depends on."""
     shared = {name: identity[name] for name in SHARED}
     return [_parts(stage) | shared for stage in stages_of(plan)]
@@ -72,7 +83,7 @@ def _join_parts(join: Join) -> Identity:
 
 def _keys(keyed: KeyBy) -> Identity:
     keys = {"keys": _typed(keyed.schema, keyed.keys) or "global"}
-    return keys | ({"time": keyed.input.time} if isinstance(keyed.input, Derived) else {})
+    return keys | ({"time": keyed.input.time} if isinstance(origin(keyed.input), Derived) else {})
 
 
 def _typed(schema: pa.Schema, names: Iterable[str]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from tidegate.plan.policies import (
     SideOutput,
 )
 from tidegate.plan.sla import Sla
+from tidegate.plan.steps import Shed, Step
 from tidegate.plan.time import Micros, ProcessingTime, render
 from tidegate.plan.windows import AllTime, Session, Sliding, Window
 
@@ -48,7 +49,7 @@ REJECTED_COLUMNS = (
     pa.field("gap", pa.duration("us")),
     pa.field("tokens", pa.float64()),
 )
-MAIN, ERROR_CHANNEL, REJECTED = "main", "errors", "rejected"
+MAIN, ERROR_CHANNEL, REJECTED, SHED = "main", "errors", "rejected", "shed"
 
 #: Kernels put columns of their own beside users' columns; these never meet.
 RESERVED_PREFIX = "__tidegate"
@@ -80,7 +81,7 @@ class Source:
     """Rows with an event time. `columns` is what the plan above reads; None is everything.
 
     `declared` says where the event time comes from if it is not simply the column `time`: then that
-    column is one we add.
+    column is one we add. `number` tells sources apart where operators side by side may share them.
     """
 
     row_schema: pa.Schema
@@ -90,6 +91,7 @@ class Source:
     declared: EventTime | ProcessingTime | None = None
     max_future: Micros = MAX_FUTURE
     idle_after: Micros | None = None
+    number: int = 0
 
     def __post_init__(self) -> None:
         for name in self.row_schema.names:
@@ -206,8 +208,60 @@ class Derived:
         return f"Events[time={self.time}, hold_back={render(self.hold_back)}]"
 
 
+@dataclass(frozen=True)
+class Stepped:
+    """Rows after steps that are taken one after the other, in one crossing from Spark to Python.
+
+    The event time stays what it was: the watermark was made from it.
+    """
+
+    input: Feed
+    steps: tuple[Step, ...]
+    #: Is packing for the operator part of the crossing?
+    packed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.input.schema.names:
+            readable(self.input.schema, name, f"{self.steps[0]} is given all columns")
+        for name in self.schema.names:
+            readable(self.schema, name, f"{self.steps[-1]} gives back")
+            if name.startswith(RESERVED_PREFIX):
+                raise PlanError(f"column {name!r}: names that start with {RESERVED_PREFIX!r} are ours")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.steps[-1].schema
+
+    @property
+    def time(self) -> str:
+        return self.input.time
+
+    def label(self) -> str:
+        steps = ", ".join(map(str, self.steps))
+        return f"Fused[{steps}]" if len(self.steps) > 1 else f"Step[{steps}]"
+
+
 #: What has rows with an event time.
-Feed = Source | Union | Derived
+Feed = Source | Union | Derived | Stepped
+
+
+def origin(feed: Feed) -> Source | Union | Derived:
+    """What rows come from, before any steps."""
+    return origin(feed.input) if isinstance(feed, Stepped) else feed
+
+
+def crossings(feed: Feed) -> tuple[Stepped, ...]:
+    """The steps that rows of a feed take, first to last."""
+    return (*crossings(feed.input), feed) if isinstance(feed, Stepped) else ()
+
+
+def steps_of(feed: Feed) -> tuple[Step, ...]:
+    """All of them in one row."""
+    return tuple(step for crossing in crossings(feed) for step in crossing.steps)
 
 
 @dataclass(frozen=True)
@@ -250,6 +304,12 @@ class Inlet:
     @property
     def feed(self) -> Feed:
         return self.keyed.input
+
+    @property
+    def above(self) -> Derived | None:
+        """The operator whose results these rows are, if they are not a source's."""
+        below = origin(self.feed)
+        return below if isinstance(below, Derived) else None
 
 
 @dataclass(frozen=True)
@@ -485,93 +545,17 @@ class Emit:
         return f"Emit[{self.emission}]"
 
 
-@dataclass(frozen=True)
-class Reorder:
-    """Rows released in the order of event time, then arrival, as far as the watermark has come."""
+class _Passage:
+    """What operators have in common that put out the rows they take in, by key."""
 
     input: KeyBy
-    late: LatePolicy = Drop()
+    late: LatePolicy
 
     retracts: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
-    passes: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_late(self.late, self.feed)
-        for name in self.schema.names:
-            readable(self.schema, name, "reorder() keeps all columns")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (Inlet(self.input, self.late),)
-
-    @property
-    def keyed(self) -> KeyBy:
-        return self.input
-
-    @property
-    def feed(self) -> Feed:
-        return self.input.input
-
-    @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of(self)
-
-    @property
-    def times(self) -> dict[str, Micros]:
-        return {self.feed.time: Micros(1 if isinstance(self.late, Reassign) else 0)}
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        return (self.feed.time,)
-
-    @property
-    def stays(self) -> Micros | None:
-        return max(self.times.values())
-
-    def label(self) -> str:
-        return f"Reorder[late={self.late}]"
-
-
-@dataclass(frozen=True)
-class Dedupe:
-    """Of the rows with one id the first to arrive, for as long as ids are remembered.
-
-    The id is the key. It is remembered until the watermark has passed the row's event time by `within`;
-    a row that lies that far back itself cannot be checked any more, and is late.
-    """
-
-    input: KeyBy
-    within: Micros
-    late: LatePolicy = Drop()
-
-    retracts: ClassVar[bool] = False
-    by_row: ClassVar[bool] = True
-    #: Rows go on in the batch they come in, and whoever reads them judges them as a source's.
+    #: Do rows go on in the batch they come in? Then whoever reads them judges them as a source's.
     passes: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        if not self.input.keys:
-            raise PlanError(
-                "dedupe() needs the columns that tell rows apart, such as on=['producer', 'seq']"
-            )
-        if made_due(self.feed):
-            raise PlanError(
-                "dedupe() of results of another operator: it puts each of them out once; "
-                "dedupe the rows it reads"
-            )
-        check_late(self.late, self.feed)
-        for name in self.schema.names:
-            readable(self.schema, name, "dedupe() keeps all columns")
-
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
@@ -594,7 +578,7 @@ class Dedupe:
 
     @property
     def channels(self) -> dict[str, pa.Schema]:
-        return channels_of(self)
+        return channels_of(self)  # type: ignore[arg-type]
 
     @property
     def times(self) -> dict[str, Micros]:
@@ -607,22 +591,71 @@ class Dedupe:
 
     @property
     def stays(self) -> Micros | None:
-        return Micros(0)
+        return max(self.times.values())
+
+    def _check_columns(self, name: str) -> None:
+        for column in self.schema.names:
+            readable(self.schema, column, f"{name}() keeps all columns")
+
+
+@dataclass(frozen=True)
+class Reorder(_Passage):
+    """Rows released in the order of event time, then arrival, as far as the watermark has come."""
+
+    input: KeyBy
+    late: LatePolicy = Drop()
+
+    passes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_late(self.late, self.feed)
+        self._check_columns("reorder")
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        return {self.feed.time: Micros(1 if isinstance(self.late, Reassign) else 0)}
+
+    def label(self) -> str:
+        return f"Reorder[late={self.late}]"
+
+
+@dataclass(frozen=True)
+class Dedupe(_Passage):
+    """Of the rows with one id the first to arrive, for as long as ids are remembered.
+
+    The id is the key. It is remembered until the watermark has passed the row's event time by `within`;
+    a row that lies that far back itself cannot be checked any more, and is late.
+    """
+
+    input: KeyBy
+    within: Micros
+    late: LatePolicy = Drop()
+
+    def __post_init__(self) -> None:
+        if not self.input.keys:
+            raise PlanError(
+                "dedupe() needs the columns that tell rows apart, such as on=['producer', 'seq']"
+            )
+        if made_due(self.feed):
+            raise PlanError(
+                "dedupe() of results of another operator: it puts each of them out once; "
+                "dedupe the rows it reads"
+            )
+        check_late(self.late, self.feed)
+        self._check_columns("dedupe")
 
     def label(self) -> str:
         return f"Dedupe[within={render(self.within)}, late={self.late}]"
 
 
 @dataclass(frozen=True)
-class Admit:
+class Admit(_Passage):
     """Rows of each stream, which is the key, as far as its limits allow; the others are rejected."""
 
     input: KeyBy
     sla: Sla
 
-    retracts: ClassVar[bool] = False
-    by_row: ClassVar[bool] = True
-    passes: ClassVar[bool] = True
+    late: LatePolicy = field(default=Drop(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if made_due(self.feed):
@@ -636,46 +669,9 @@ class Admit:
                 raise TypeMismatch(
                     f"arrival time column {self.sla.arrival!r} has type {kind}; it must be a timestamp"
                 )
-        for name in self.schema.names:
-            readable(self.schema, name, "admit() keeps all columns")
+        self._check_columns("admit")
         names = [field.name for field in REJECTED_COLUMNS]
         refuse_collisions(self.schema.names, names, f"the channel {REJECTED!r} adds")
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (Inlet(self.input, Drop()),)
-
-    @property
-    def keyed(self) -> KeyBy:
-        return self.input
-
-    @property
-    def feed(self) -> Feed:
-        return self.input.input
-
-    @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of(self)
-
-    @property
-    def times(self) -> dict[str, Micros]:
-        return {self.feed.time: Micros(0)}
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        return (self.feed.time,)
-
-    @property
-    def stays(self) -> Micros | None:
-        return Micros(0)
 
     def label(self) -> str:
         return f"Admit[{self.sla}]"
@@ -784,25 +780,83 @@ class Join:
 Output = Emit | Reorder | Dedupe | Admit | Join
 
 
-def stages_of(plan: Output) -> tuple[Output, ...]:
+@dataclass(frozen=True)
+class Together:
+    """Several operators side by side in one query: what they share is read, and done, once.
+
+    The results of each leave through a channel of its name.
+    """
+
+    branches: tuple[tuple[str, Output], ...]
+
+    def __post_init__(self) -> None:
+        if not self.branches:
+            raise PlanError("together() needs results by name, such as totals=…, sessions=…")
+        for name, branch in self.branches:
+            if name in RESERVED_CHANNELS or not name.isidentifier():
+                raise PlanError(
+                    f"together() cannot name results {name!r}: take an identifier that is none of "
+                    f"{', '.join(RESERVED_CHANNELS)}"
+                )
+            if [one for _, one in self.branches].count(branch) > 1:
+                raise PlanError(f"together({name}=…): the same results are named twice")
+        if len({source.processing_time for source in sources_of(self)}) > 1:
+            raise PlanError("together() of event time and processing time: they do not compare")
+        channels_of(self)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return tuple(branch for _, branch in self.branches)
+
+    @property
+    def schema(self) -> pa.Schema:
+        raise PlanError("results side by side have no schema in common")
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of(self)
+
+    def label(self) -> str:
+        return f"Together[{', '.join(name for name, _ in self.branches)}]"
+
+
+#: What a query runs.
+Plan = Output | Together
+
+
+def outlets_of(plan: Plan) -> dict[str, Output]:
+    """The operators whose results leave a plan, by channel."""
+    return dict(plan.branches) if isinstance(plan, Together) else {MAIN: plan}
+
+
+def stages_of(plan: Plan) -> tuple[Output, ...]:
     """The operators of a plan, each after those that feed it."""
-    feeds = (inlet.feed for inlet in plan.inlets)
-    below = (stage for feed in feeds if isinstance(feed, Derived) for stage in stages_of(feed.input))
+    if isinstance(plan, Together):
+        stages: list[Output] = []
+        for _, branch in plan.branches:
+            stages += (stage for stage in stages_of(branch) if stage not in stages)
+        return tuple(stages)
+    feeds = (inlet.above for inlet in plan.inlets)
+    below = (stage for feed in feeds if feed is not None for stage in stages_of(feed.input))
     return (*below, plan)
 
 
-def sources_of(plan: Output) -> tuple[Source, ...]:
-    """The sources at the bottom of a plan, from left to right."""
+def sources_of(plan: Plan) -> tuple[Source, ...]:
+    """The sources at the bottom of a plan, from left to right; those that are shared once."""
+    if isinstance(plan, Together):
+        numbered = {one.number: one for _, branch in plan.branches for one in sources_of(branch)}
+        return tuple(numbered[number] for number in sorted(numbered))
     return tuple(source for inlet in plan.inlets for source in _sources_below(inlet.feed))
 
 
-def channels_of(plan: Output) -> dict[str, pa.Schema]:
+def channels_of(plan: Plan) -> dict[str, pa.Schema]:
     """Every channel rows can leave through, with the schema it has there."""
-    channels = {MAIN: plan.schema, ERROR_CHANNEL: ERRORS}
+    results = {name: end.schema for name, end in outlets_of(plan).items()}
+    channels = results | {ERROR_CHANNEL: ERRORS}
     for name, columns in (added for stage in stages_of(plan) for added in _added_channels(stage)):
         schema = pa.schema([field.with_nullable(True) for field in columns])
         if channels.setdefault(name, schema) != schema:
-            raise PlanError(f"late rows of other columns go to {name!r} already: name another channel")
+            raise PlanError(f"rows of other columns go to the channel {name!r} already: name another")
     return channels
 
 
@@ -811,6 +865,9 @@ def _added_channels(stage: Output) -> Iterator[tuple[str, list[pa.Field]]]:
     if isinstance(stage, Admit):
         yield REJECTED, [*stage.schema, *REJECTED_COLUMNS]
     for inlet in stage.inlets:
+        for step in steps_of(inlet.feed):
+            if isinstance(step, Shed):
+                yield SHED, [*step.schema]
         if isinstance(inlet.late, SideOutput):
             yield inlet.late.channel, [*inlet.feed.schema, *LATE_COLUMNS]
 
@@ -861,6 +918,32 @@ def with_feed(plan: Output, feed: Feed) -> Output:
     return with_inlets(plan, lambda inlet: replace(inlet, keyed=replace(inlet.keyed, input=feed)))
 
 
+def with_numbers(plan: Output, numbers: Sequence[int]) -> Output:
+    """The plan with its sources, from left to right, numbered."""
+    left = iter(numbers)
+
+    def numbered(inlet: Inlet) -> Inlet:
+        rows = origin(inlet.feed)
+        if isinstance(rows, Derived):
+            return over(inlet, replace(rows, input=below(rows.input)))
+        if isinstance(rows, Union):
+            return over(inlet, Union(tuple(replace(one, number=next(left)) for one in rows.inputs)))
+        return over(inlet, replace(rows, number=next(left)))
+
+    def below(stage: Output) -> Output:
+        return with_inlets(stage, numbered)
+
+    return below(plan)
+
+
+def over(inlet: Inlet, rows: Source | Union | Derived) -> Inlet:
+    """The inlet with its rows coming from elsewhere, through the same steps."""
+    feed: Feed = rows
+    for crossing in crossings(inlet.feed):
+        feed = replace(crossing, input=feed)
+    return replace(inlet, keyed=replace(inlet.keyed, input=feed))
+
+
 def _with_inlet(window: WindowBy, inlet: Inlet) -> WindowBy:
     return replace(window, input=inlet.keyed, late=inlet.late)
 
@@ -872,18 +955,21 @@ def processing_time(feed: Feed) -> bool:
 
 def made_due(feed: Feed) -> bool:
     """Are these results that the watermark made due? They came before it, so none of them is late."""
-    return isinstance(feed, Derived) and not feed.input.passes
+    below = origin(feed)
+    return isinstance(below, Derived) and not below.input.passes
 
 
 def read_by(feed: Feed) -> tuple[Source, ...]:
     """The sources that a feed is rows of."""
-    if isinstance(feed, Derived):
+    below = origin(feed)
+    if isinstance(below, Derived):
         return ()
-    return feed.inputs if isinstance(feed, Union) else (feed,)
+    return below.inputs if isinstance(below, Union) else (below,)
 
 
 def _sources_below(feed: Feed) -> tuple[Source, ...]:
-    return sources_of(feed.input) if isinstance(feed, Derived) else read_by(feed)
+    below = origin(feed)
+    return sources_of(below.input) if isinstance(below, Derived) else read_by(below)
 
 
 def _same_columns(one: pa.Schema, other: pa.Schema) -> bool:

@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
-from tidegate.plan.graph import held_back, tree_of
-from tidegate.plan.nodes import MAIN, OP, Output, Reorder
+from tidegate.plan.graph import held_back
+from tidegate.plan.nodes import MAIN, OP, Output, Reorder, Together
 from tidegate.spark.checkpoint import read_note, write_note
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
@@ -107,6 +107,7 @@ class Drain:
 
     @property
     def plan(self) -> Output:
+        assert not isinstance(self.lowered.plan, Together), "each of several would be drained for itself"
         return self.lowered.plan
 
     def committed(self) -> int:
@@ -130,6 +131,8 @@ class Drain:
 
     def resume(self) -> None:
         """Make good what an earlier run left undone, and take back changes that were drained."""
+        if isinstance(self.lowered.plan, Together):
+            return
         if self.plan.retracts:
             self.drained.undo()
         self.drained.apply(self.spark, self.write)
@@ -148,10 +151,10 @@ class Drain:
     def _open_rows(self) -> DataFrame:
         """What would come out if the stream were over: the state of each operator, run to its end."""
         # Spark numbers operators from the end of the query.
-        order = [place.number for place in tree_of(self.plan).from_the_end()]
+        last = len(self.lowered.kernels) - 1
 
         def with_pages(number: int, parcels: DataFrame) -> DataFrame:
-            pages = _pages(self.spark, self.drained.checkpoint, order.index(number))
+            pages = _pages(self.spark, self.drained.checkpoint, last - number)
             return parcels.unionAll(pages)
 
         nothing = self.spark.createDataFrame([], PARCEL)

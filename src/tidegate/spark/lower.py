@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Port
+from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.operators.state import BucketState, MemoryPages
+from tidegate.operators.steps import Way, Ways
 from tidegate.optimize import optimize
-from tidegate.plan.graph import Place, tree_of
 from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities
-from tidegate.plan.nodes import MAIN, Output, sources_of
+from tidegate.plan.nodes import MAIN, Output, Plan, outlets_of, sources_of, stages_of
+from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
+from tidegate.spark.crossing import ArrowMap, Crossings, Unpack, parcel_batch
+from tidegate.spark.load import Decisions, shedding_policy
 from tidegate.spark.processor import PARCEL, KernelProcessor
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
-from tidegate.spark.sources import ArrowMap, Reading, parcel_batch, sender
+from tidegate.spark.sources import Reading
 
 #: The name under which Spark's progress shows the counters.
 OBSERVATION = "tidegate"
@@ -44,15 +46,24 @@ class Lowered:
 
     packed: DataFrame
     kernels: Sequence[Kernel]
-    labels: list[int]
+    crossings: Crossings
     identity: Identity
-    plan: Output
+    plan: Plan
 
     def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
         """The rows of one channel."""
         chosen = (self.packed if packed is None else packed).filter(F.col("channel") == name)
-        schema = spark_schema(self.plan.channels[name])
-        return chosen.select("blob").mapInArrow(_unpacker(self.kernels[-1], name), schema)
+        schema = self.plan.channels[name]
+        return chosen.select("blob").mapInArrow(_unpacker(self._unpack(name)), spark_schema(schema))
+
+    def _unpack(self, channel: str) -> Unpack:
+        """How rows of a channel are read: results as their operator says, others are as they are."""
+        results = outlets_of(self.plan)
+        if channel in results:
+            kernel = self.kernels[stages_of(self.plan).index(results[channel])]
+            return partial(kernel.unpack, MAIN)
+        schema = self.plan.channels[channel]
+        return lambda tables: tables[-1].cast(schema)
 
     @property
     def fingerprints(self) -> list[str]:
@@ -61,56 +72,68 @@ class Lowered:
 
 
 def lower(
-    plan: Output,
+    plan: Plan,
     frames: Sequence[DataFrame],
     buckets: int | None = None,
+    *,
+    fusion: Fusion | None = None,
     progress: str | None = None,
+    decisions: Decisions | None = None,
 ) -> Lowered:
     """The whole flow: plan → optimized plan → kernels → DataFrame.
 
-    `frames` are the sources' rows. `progress` is the file that says how far each source has come.
+    `frames` are the sources' rows. `progress` is the file that says how far each source has come,
+    `decisions` are on how many rows must go under load.
     """
-    plan = optimize(plan)
+    plan = optimize(plan, fusion)
     kernels = kernels_of(plan)
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(plan, len(labels), blobs.VERSION)
-    lowered = Lowered(frames[0], kernels, labels, identity, plan)
+    lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, plan)
     merge = _merge_stream if frames[0].isStreaming else merge_batch
-    packed = through(lowered, Reading(sources_of(plan), frames, labels, progress).parcels, merge)
-    return Lowered(packed.observe(OBSERVATION, *_counter_columns(plan)), kernels, labels, identity, plan)
+    reading = Reading(sources_of(plan), frames, lowered.crossings, progress)
+    packed = through(lowered, reading.parcels, merge)
+    return replace(lowered, packed=packed.observe(OBSERVATION, *_counter_columns(plan)))
 
 
 def through(
     lowered: Lowered,
-    read: Callable[[int, Output, Port], DataFrame],
+    read: Callable[[int, Sequence[Way]], DataFrame],
     merge: Merge,
     beside: Callable[[int, DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
-    """Every operator over what feeds it; `beside` may add to what each is given."""
-    kernels, fingerprints = lowered.kernels, lowered.fingerprints
+    """Rows of all sources through one operator after the other; `beside` may add to what each is given.
 
-    def put_out(place: Place) -> DataFrame:
-        kernel, flows = kernels[place.number], []
-        for feed, port in zip(place.feeds, kernel.ports, strict=True):
-            if isinstance(feed, Place):
-                repack = _repacker(kernels[feed.number], port, lowered.labels)
-                flows.append(put_out(feed).mapInArrow(repack, PARCEL))
-            else:
-                flows += [read(number, place.stage, port) for number in feed]
+    Each takes what is for it, and lets the rest pass: so operators can be fed by several others, and
+    feed several.
+    """
+    ways = Ways.through(lowered.plan, lowered.kernels)
+    flows: list[DataFrame] = []
+    for number, kernel in enumerate(lowered.kernels):
+        flows += (read(source, ways.of_sources[source]) for source in ways.first_read_by[number])
         parcels = reduce(DataFrame.unionAll, flows)
-        given = parcels if beside is None else beside(place.number, parcels)
-        return merge(given, kernel, fingerprints[place.number])
+        given = parcels if beside is None else beside(number, parcels)
+        parcels = merge(given, kernel, lowered.fingerprints[number])
+        if onward := ways.of_operators.get(number):
+            parcels = lowered.crossings.repack(parcels, kernel, onward)
+        flows = [parcels]
+    return flows[0]
 
-    return put_out(tree_of(lowered.plan))
 
-
-def to_df(plan: Output, frames: Sequence[DataFrame], buckets: int | None = None) -> DataFrame:
+def to_df(
+    plan: Output,
+    frames: Sequence[DataFrame],
+    buckets: int | None = None,
+    fusion: Fusion | None = None,
+) -> DataFrame:
     """The main channel."""
+    if frames[0].isStreaming and shedding_policy(plan) is not None:
+        raise PlanError("the load is watched by a running query: with shed() use start(), not to_df()")
     if any(source.idle_after is not None for source in sources_of(plan)):
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
         prepare_session(frames[0])
-    return lower(plan, frames, buckets).channel(MAIN)
+    return lower(plan, frames, buckets, fusion=fusion).channel(MAIN)
 
 
 def _merge_stream(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
@@ -141,36 +164,18 @@ def _parted(rows: list[Parcel], chosen: Callable[[Parcel], bool]) -> tuple[list[
     return [row for row in rows if chosen(row)], [row for row in rows if not chosen(row)]
 
 
-def _repacker(above: Kernel, port: Port, labels: list[int]) -> ArrowMap:
-    """What one operator put out, as the next one takes it; all else passes by."""
-
-    def repack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        results: list[pa.Table] = []
-        for batch in batches:
-            is_result = pc.equal(batch.column("channel"), MAIN)
-            sent = batch.column("blob").filter(is_result).to_pylist()
-            results += (above.unpack(MAIN, blobs.decode(blob)) for blob in sent)
-            yield batch.filter(pc.invert(is_result))
-        if results:
-            packed = port.pack(pa.concat_tables(results), labels)
-            counted = COUNTER + "rows_in"  # by the first operator, which read them
-            yield parcel_batch([sent for sent in packed if sent.channel != counted], sender())
-
-    return repack
-
-
-def _unpacker(kernel: Kernel, channel: str) -> ArrowMap:
-    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unpacker(unpack: Unpack) -> ArrowMap:
+    def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch.column("blob"):
-                yield from kernel.unpack(channel, blobs.decode(blob.as_py())).to_batches()
+                yield from unpack(blobs.decode(blob.as_py())).to_batches()
 
-    return unpack
+    return unpacked
 
 
-def _counter_columns(plan: Output) -> list[Column]:
-    channels = {name: COUNTER + name for name in counters_of(plan)} | {"rows_out": MAIN}
+def _counter_columns(plan: Plan) -> list[Column]:
+    channels = {name: [COUNTER + name] for name in counters_of(plan)} | {"rows_out": [*outlets_of(plan)]}
     return [
-        F.coalesce(F.sum(F.when(F.col("channel") == channel, F.col("rows"))), F.lit(0)).alias(name)
-        for name, channel in channels.items()
+        F.coalesce(F.sum(F.when(F.col("channel").isin(among), F.col("rows"))), F.lit(0)).alias(name)
+        for name, among in channels.items()
     ]

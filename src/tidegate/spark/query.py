@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,13 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Output, sources_of
+from tidegate.operators.steps import ROWS_IN
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Plan, Together, outlets_of, sources_of
+from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
+from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.session import prepare_session
 
@@ -32,6 +36,7 @@ class BatchWriter:
     drain: Drain
     metrics: Metrics
     progress: ProgressNote | None
+    shedding: Shedding | None
     _last: int = -1
     _ended: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -41,12 +46,16 @@ class BatchWriter:
             if self._ended:
                 raise StartError("the query is being drained: this batch belongs to the next start")
             self._last = batch_id
+            begun = time.monotonic()
             # Several channels are written from one computation: without this each would run it again.
             packed.persist()
             try:
-                self._write_channels(packed, batch_id)
+                counts = self._write_channels(packed, batch_id)
             finally:
                 packed.unpersist()
+            if self.shedding is not None:
+                rows, took = counts[ROWS_IN], time.monotonic() - begun
+                self.shedding.after(batch_id, self.metrics.load, rows, took)
             if self.progress is not None:
                 self.progress.write(self.metrics.sources.note())
 
@@ -62,7 +71,8 @@ class BatchWriter:
                 "start it again from its checkpoint, and drain it then"
             )
 
-    def _write_channels(self, packed: DataFrame, batch_id: int) -> None:
+    def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
+        """The rows of each channel, written."""
         found = packed.select("bucket", "channel", "rows").collect()
         now = time.time_ns() // 1000
         counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
@@ -72,6 +82,7 @@ class BatchWriter:
                 if channel == MAIN:
                     rows = self.drain.without_drained(rows, self.metrics.passed)
                 write(rows, self.drain.drained.number_of(batch_id))
+        return counts
 
 
 class Query:
@@ -82,9 +93,13 @@ class Query:
         self._writer = writer
 
     @property
-    def metrics(self) -> dict[str, int]:
-        """Every counter since the start: rows in and out, late rows by fate, errors, unassigned."""
-        return self._writer.metrics.totals()
+    def metrics(self) -> dict[str, float]:
+        """Every counter since the start: rows in and out, late rows by fate, errors, unassigned.
+
+        Where load is shed, beside them the score of the last batch, its parts and what came of it.
+        """
+        shedding = self._writer.shedding
+        return self._writer.metrics.totals() | (shedding.coordinator.metrics() if shedding else {})
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -121,6 +136,11 @@ class Query:
         had ended. The checkpoint does not change by it: after the next start results that are out
         come again only where they have changed.
         """
+        if drain and isinstance(self._writer.lowered.plan, Together):
+            raise StartError(
+                "stop(drain=True) of results side by side: only queries of one result can be drained; "
+                "stop without it, and what is open stays open for the next start"
+            )
         if drain:
             self._writer.end(lambda: self.is_active)
         self.spark.stop()
@@ -129,7 +149,7 @@ class Query:
 
 
 def start(
-    plan: Output,
+    plan: Plan,
     frames: Sequence[DataFrame],
     checkpoint: str,
     sinks: Mapping[str, Sink],
@@ -137,6 +157,7 @@ def start(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     buckets: int | None = None,
+    fusion: Fusion | None = None,
 ) -> Query:
     """Start the plan with a sink per channel."""
     _check_channels(plan, sinks)
@@ -148,14 +169,24 @@ def start(
     if stored and buckets is None:
         buckets = int(stored["buckets"])  # state stays where it is, whatever the session's partitions
     progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
-    lowered = lower(plan, frames, buckets, progress.path if progress else None)
+    policy = shedding_policy(plan)
+    lowered = lower(
+        plan,
+        frames,
+        buckets,
+        fusion=fusion,
+        progress=progress.path if progress else None,
+        decisions=Decisions(checkpoint) if policy else None,
+    )
     query = claim(checkpoint, lowered.identity)
     if progress is not None:
         progress.clear()
     writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
-    drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), writes[MAIN])
+    drained_to = next(writes[name] for name in outlets_of(plan))
+    drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), drained_to)
     drain.resume()
-    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress)
+    shedding = Shedding.of(policy, checkpoint) if policy else None
+    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress, shedding)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
@@ -166,7 +197,7 @@ def start(
     return Query(stream.start(), writer)
 
 
-def _may_be_idle(plan: Output) -> bool:
+def _may_be_idle(plan: Plan) -> bool:
     return any(source.idle_after is not None for source in sources_of(plan))
 
 
@@ -174,19 +205,19 @@ def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
 
 
-def _target(plan: Output, channel: str, query: str) -> Target:
+def _target(plan: Plan, channel: str, query: str) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
-    schema = plan.channels[channel]
-    if channel != MAIN or not isinstance(plan, Emit) or plan.by_row:
+    schema, results = plan.channels[channel], outlets_of(plan).get(channel)
+    if not isinstance(results, Emit) or results.by_row:
         return Target(query, channel, schema)
-    return Target(query, channel, schema, plan.identity, plan.retracts)
+    return Target(query, channel, schema, results.identity, results.retracts)
 
 
 def _prepared(sink: Sink, target: Target) -> Write:
     return sink.prepare(target) if isinstance(sink, Preparable) else sink
 
 
-def _check_channels(plan: Output, sinks: Mapping[str, Sink]) -> None:
+def _check_channels(plan: Plan, sinks: Mapping[str, Sink]) -> None:
     for channel, sink in sinks.items():
         if channel not in plan.channels:
             raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, plan.channels)}")

@@ -3,71 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Parcel, Port
 from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.steps import Way
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
-from tidegate.plan.nodes import MAX_FUTURE, Emit, Output, Source
+from tidegate.plan.nodes import MAX_FUTURE, Source
 from tidegate.plan.time import ProcessingTime, render
 from tidegate.spark.clock import clock
+from tidegate.spark.crossing import CLOCK, Crossings, Entrance
 from tidegate.spark.event_time import event_time, quoted
-from tidegate.spark.processor import PARCEL
-
-#: Rows are pre-aggregated in chunks of about this size, so that memory has a bound.
-_CHUNK_BYTES = 256 << 20
-
-#: Marks rows of the clock, which move time on and are no events.
-_CLOCK = "__tidegate_clock"
-
-ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_PARCEL_ARROW = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("channel", pa.string()),
-        ("rows", pa.int64()),
-        ("blob", pa.binary()),
-        ("sender", pa.int32()),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class Packer:
-    """How rows of a source arrive in Python, and what becomes of them there."""
-
-    port: Port
-    labels: list[int]
-    number: int
-    names: list[str]
-    carrier: str
-
-    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for chunk in _chunks(batches):
-            rows = chunk.rename_columns(self.names)
-            parcels = []
-            if _CLOCK in self.names:
-                of_clock = rows.column(_CLOCK).is_valid()
-                parcels = list(self._highest(HEARTBEAT, rows.filter(of_clock)))
-                rows = rows.filter(pc.invert(of_clock)).drop_columns(_CLOCK)
-            if self.carrier != BROKEN:
-                rows = rows.append_column(BROKEN, rows.column(self.carrier))
-            parcels += self._highest(HIGHEST, rows)
-            yield parcel_batch([*parcels, *self.port.pack(rows, self.labels)], sender())
-
-    def _highest(self, channel: str, rows: pa.Table) -> Iterator[Parcel]:
-        highest = pc.max(rows.column(0).cast(pa.int64())).as_py()
-        if highest is not None:
-            yield Parcel(self.labels[0], f"{channel}{self.number}", highest)
 
 
 @dataclass(frozen=True)
@@ -76,23 +28,24 @@ class Reading:
 
     sources: Sequence[Source]
     frames: Sequence[DataFrame]
-    labels: list[int]
+    crossings: Crossings
     progress: str | None
 
-    def parcels(self, number: int, stage: Output, port: Port) -> DataFrame:
-        """The rows of one source, packed for the operator that reads it."""
+    def parcels(self, number: int, ways: Sequence[Way]) -> DataFrame:
+        """The rows of one source, packed for the operators that read it."""
         source, df = self.sources[number], self.frames[number]
-        columns = _columns(stage, source, df)
+        apart = len(ways) > 1 or bool(ways[0].in_one().steps)
+        columns = _columns(source, df, None if apart else ways[0].gap)
         names = list(columns)
         rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
         if df.isStreaming:
             beats = self._beats(number)
             if beats is not None:
                 rows = _with_clock(rows, beats)
-                names.append(_CLOCK)
+                names.append(CLOCK)
             rows = rows.withWatermark("c0", f"{_whole_millis(source.tolerance)} milliseconds")
-        packer = Packer(port, self.labels, number, names, _carrier(source))
-        return rows.mapInArrow(packer.pack, PARCEL)
+        enter = Entrance(number, names, _carrier(source), self.crossings.labels, apart)
+        return self.crossings.pack(rows, enter, ways)
 
     def _beats(self, number: int) -> DataFrame | None:
         """Rows of the clock that move a source's time on when it has none itself."""
@@ -107,8 +60,10 @@ class Reading:
         return _heartbeats(self.sources, self.frames[0].sparkSession, self.progress)
 
 
-def _columns(plan: Output, source: Source, df: DataFrame) -> dict[str, Column]:
+def _columns(source: Source, df: DataFrame, gap: str | None) -> dict[str, Column]:
     """The columns the plan reads, the event time first, broken rows whole as text in one of them.
+
+    A row is also broken if it has no `gap`, where sessions have gaps of their own.
 
     A broken row travels in the place of a text column that is read anyway: one more column, null
     almost everywhere, would slow down the hand-over of every row. Columns are numbered on the way:
@@ -117,8 +72,8 @@ def _columns(plan: Output, source: Source, df: DataFrame) -> dict[str, Column]:
     time, sound, reason = _time(source, df)
     columns = {source.time: F.when(sound, time)}
     columns |= {name: df[quoted(name)] for name in source.schema.names if name != source.time}
-    if isinstance(plan, Emit) and plan.windowed.gap_column is not None:
-        sound = sound & (columns[plan.windowed.gap_column] > F.lit(timedelta(0)))
+    if gap is not None:
+        sound = sound & (columns[gap] > F.lit(timedelta(0)))
     # What is wrong is only looked into where something is.
     whole = F.to_json(F.struct("*"))
     told = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
@@ -192,28 +147,3 @@ def _with_clock(rows: DataFrame, beats: DataFrame) -> DataFrame:
     mark = f"c{len(rows.columns)}"
     of_clock = beats.select("c0", *nulls, F.lit(True).alias(mark))
     return rows.withColumn(mark, F.lit(None).cast("boolean")).unionAll(of_clock)
-
-
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            size += batch.nbytes
-        if size >= _CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
-
-
-def parcel_batch(parcels: list[Parcel], sender: int = 0) -> pa.RecordBatch:
-    rows = [vars(parcel) | {"sender": sender} for parcel in parcels]
-    return pa.RecordBatch.from_pylist(rows, _PARCEL_ARROW)
-
-
-def sender() -> int:
-    """The partition that is being read: what it sends comes in order."""
-    context = TaskContext.get()
-    return context.partitionId() if context else 0

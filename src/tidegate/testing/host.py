@@ -6,21 +6,21 @@ wakes buckets that have something due, and loses its memory when told to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, GAUGE, Clock, Kernel, Outcome, Parcel, Port
+from tidegate.operators.kernel import COUNTER, GAUGE, Clock, Kernel, Outcome, Parcel
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.plan.graph import Place, tree_of
-from tidegate.plan.nodes import MAIN, Emit, Inlet, Output, Source, sources_of
+from tidegate.operators.steps import ROWS_IN, Way, Ways
+from tidegate.plan.nodes import MAIN, Plan, Source, sources_of
 from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, as_json, micros_of, to_arrow
@@ -46,7 +46,7 @@ class KernelHost:
 
     def __init__(
         self,
-        plan: Output,
+        plan: Plan,
         *,
         buckets: int = 1,
         as_spark: bool = False,
@@ -54,6 +54,9 @@ class KernelHost:
     ) -> None:
         self.plan = plan
         self.kernels = [kernel] if kernel else kernels_of(plan)
+        self.ways = Ways.through(plan, self.kernels)
+        #: What is said about the load, in plans that shed.
+        self.decision: Decision | None = None
         self.sources = sources_of(plan)
         self.generators = [WatermarkGenerator(source.tolerance, as_spark) for source in self.sources]
         self.aligner = WatermarkAligner(tuple(map(str, range(len(self.sources)))))
@@ -111,41 +114,42 @@ class KernelHost:
     ) -> BatchResult:
         result = BatchResult(watermark)
         clock = Clock(watermark, self.now)
-
-        def put_out(place: Place) -> Iterator[Parcel]:
-            parcels: list[Parcel] = []
-            ports = self.kernels[place.number].ports
-            for inlet, feed, port in zip(place.stage.inlets, place.feeds, ports, strict=True):
-                if isinstance(feed, Place):
-                    parcels += self._repack(self.kernels[feed.number], port, put_out(feed))
-                for source in () if isinstance(feed, Place) else feed:
-                    table = partial(self._table, self.sources[source], place.stage, inlet)
-                    parcels += self._pack(port, rows[source], table, packs)
-            return self._merge(place.number, parcels, clock, worker)
-
-        for parcel in put_out(tree_of(self.plan)):
+        parcels: list[Parcel] = []
+        for source, ways in self.ways.of_sources.items():
+            parcels += self._pack(self.sources[source], ways, rows[source], packs)
+        for number, kernel in enumerate(self.kernels):
+            merged = self._merge(number, parcels, clock, worker)
+            parcels = list(self._repack(kernel, self.ways.of_operators.get(number, []), merged))
+        for parcel in parcels:
             self._deliver(parcel, result)
         return result
 
     def _pack(
-        self, port: Port, rows: Sequence[Row], table: Callable[[Sequence[Row]], pa.Table], packs: int
+        self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
     ) -> Iterator[Parcel]:
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
-            packed = port.pack(table(rows[start : start + size]), self._labels)
-            yield from (replace(parcel, sender=sender) for parcel in packed)
+            some = rows[start : start + size]
+            yield Parcel(0, ROWS_IN, len(some))
+            # A row's own gap is looked at where no step can have changed it.
+            gap = ways[0].gap if len(ways) == 1 and not ways[0].in_one().steps else None
+            yield from self._along(ways, self._table(source, gap, some), sender)
 
-    def _repack(self, above: Kernel, port: Port, parcels: Iterable[Parcel]) -> Iterator[Parcel]:
-        """What one operator put out, as the next one takes it; all else passes by."""
+    def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
+        """What one operator put out, as those that read it take it; all else passes by."""
         for parcel in parcels:
-            if parcel.channel == MAIN and parcel.blob is not None:
-                rows = above.unpack(MAIN, blobs.decode(parcel.blob))
-                sent = (
-                    one for one in port.pack(rows, self._labels) if one.channel != COUNTER + "rows_in"
-                )
-                yield from (replace(one, sender=parcel.bucket) for one in sent)
-            else:
+            is_result = parcel.channel == above.outlet and parcel.blob is not None
+            if is_result and ways:
+                rows = above.unpack(MAIN, blobs.decode(parcel.blob or b""))
+                yield from self._along(ways, rows, parcel.bucket)
+            if not (is_result and ways) or above.outlet != MAIN:
                 yield parcel
+
+    def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Parcel]:
+        for way in ways:
+            # The steps of all crossings are the same steps: what differs on Spark is where they run.
+            packed = way.in_one().pack(rows, self.decision, self._labels)
+            yield from (replace(parcel, sender=sender) for parcel in packed)
 
     def _merge(
         self, number: int, parcels: Iterable[Parcel], clock: Clock, worker: int
@@ -163,10 +167,9 @@ class KernelHost:
                 outcome = self._step((number, label), inbox.get(label, []), clock, worker)
                 yield from outcome.parcels(label)
 
-    def _table(self, source: Source, stage: Output, inlet: Inlet, rows: Sequence[Row]) -> pa.Table:
+    def _table(self, source: Source, gap: str | None, rows: Sequence[Row]) -> pa.Table:
         schema = source.schema.append(pa.field(BROKEN, pa.string()))
-        gap = stage.windowed.gap_column if isinstance(stage, Emit) else None
-        return to_arrow(({**row, BROKEN: _broken(row, inlet.feed.time, gap)} for row in rows), schema)
+        return to_arrow(({**row, BROKEN: _broken(row, source.time, gap)} for row in rows), schema)
 
     def _step(self, place: Slot, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[place]
@@ -185,9 +188,11 @@ class KernelHost:
         if parcel.channel.startswith(GAUGE):
             return
         assert parcel.blob is not None
-        table = self.kernels[-1].unpack(parcel.channel, blobs.decode(parcel.blob))
+        tables, schema = blobs.decode(parcel.blob), self.plan.channels[parcel.channel]
+        made_by = [kernel for kernel in self.kernels if kernel.outlet == parcel.channel]
+        table = made_by[-1].unpack(MAIN, tables) if made_by else tables[-1].cast(schema)
         assert table.num_rows == parcel.rows, "a parcel says how many rows it holds"
-        assert table.schema.equals(self.plan.channels[parcel.channel]), "a channel keeps its schema"
+        assert table.schema.equals(schema), "a channel keeps its schema"
         result.put(parcel.channel, *table.to_pylist())
 
 

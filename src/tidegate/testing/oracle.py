@@ -12,13 +12,12 @@ from tidegate.plan.nodes import (
     MAIN,
     Admit,
     Dedupe,
-    Derived,
-    Feed,
     Join,
     Output,
     Reorder,
-    Union,
+    read_by,
     sources_of,
+    steps_of,
 )
 from tidegate.plan.windows import Sliding
 from tidegate.testing.admission_rules import AdmissionRules
@@ -82,13 +81,14 @@ class Operator:
         self.feeds: list[Operator | int] = []
         #: How far it lies behind the sources: what those above it may still put out.
         self.behind = 0
-        for feed in (inlet.feed for inlet in stage.inlets):
-            if isinstance(feed, Derived):
-                above = Operator(feed.input, rules_of)
-                self.behind = max(self.behind, above.behind + feed.hold_back)
+        for inlet in stage.inlets:
+            assert not steps_of(inlet.feed), "what functions do with rows is up to their tests"
+            if inlet.above is not None:
+                above = Operator(inlet.above.input, rules_of)
+                self.behind = max(self.behind, above.behind + inlet.above.hold_back)
                 self.feeds.append(above)
             else:
-                self.feeds.append(_sources_in(feed))
+                self.feeds.append(len(read_by(inlet.feed)))
 
     def batch(self, sources: Iterator[Sequence[Row]], result: BatchResult, now: int) -> list[Row]:
         """What it puts out, given what those above it do; all that goes elsewhere is in the result."""
@@ -126,7 +126,3 @@ def _rules_of(
     if isinstance(window, Sliding):
         return SlidingRules(stage, window, answers)
     return WindowRules(stage, window, answers, bucket_of)
-
-
-def _sources_in(feed: Feed) -> int:
-    return len(feed.inputs) if isinstance(feed, Union) else 1

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Derived, Inlet, Output, made_due
+from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Inlet, Output, made_due
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, as_json, instant_of, micros_of
@@ -24,7 +24,7 @@ class Intake:
         #: What the watermark made another operator put out is never late: that one has judged it.
         self.judges = not made_due(inlet.feed)
         #: What another operator put out came in once already.
-        self.reads = not isinstance(inlet.feed, Derived)
+        self.reads = inlet.above is None
         self.watermark: int | None = None
         #: The rows of this batch that can be used, late ones included.
         self.arrived: list[Row] = []

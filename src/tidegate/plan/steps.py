@@ -1,0 +1,110 @@
+"""Steps: what is done with rows on their way to an operator, many of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import pyarrow as pa
+
+from tidegate.errors import PlanError, TypeMismatch, did_you_mean
+from tidegate.plan.columns import field_of
+
+#: What functions are given and give back: `polars.DataFrame` or `pyarrow.Table`.
+Frames = Literal["polars", "arrow"]
+
+#: What becomes of rows that should go: they do; or the source is asked for less; or nobody asks.
+Policy = Literal["strict", "prefer_throttle", "bypass"]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Rows in, as many rows out, in the same order and with the same event times."""
+
+    function: Callable[[Any], Any]
+    frames: Frames
+    #: Of the rows that come out.
+    schema: pa.Schema
+
+    kind: ClassVar[str] = "map"
+
+    def __str__(self) -> str:
+        return f"map {_name(self.function)}"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The rows for which a function says true."""
+
+    function: Callable[[Any], Any]
+    frames: Frames
+    schema: pa.Schema
+
+    kind: ClassVar[str] = "filter"
+
+    def __str__(self) -> str:
+        return f"filter {_name(self.function)}"
+
+
+@dataclass(frozen=True)
+class Shed:
+    """Rows without those that the load of the query does not allow, by their priority."""
+
+    policy: Policy
+    priority: str | None
+    schema: pa.Schema
+
+    kind: ClassVar[str] = "filter"
+
+    def __post_init__(self) -> None:
+        if self.policy not in get_args(Policy):
+            known = get_args(Policy)
+            raise PlanError(f"shed(policy={self.policy!r}): {did_you_mean(str(self.policy), known)}")
+        if self.priority is None:
+            return
+        kind = field_of(self.schema, self.priority, "priority").type
+        if not pa.types.is_string(kind):
+            raise TypeMismatch(
+                f"priority column {self.priority!r} has type {kind}; it must be text: "
+                "'low', 'medium', 'high' or 'critical'"
+            )
+
+    def __str__(self) -> str:
+        priority = "" if self.priority is None else f" by {self.priority}"
+        return f"shed {self.policy}{priority}"
+
+
+Step = Map | Filter | Shed
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Which steps share a crossing between Spark and Python; each crossing copies every row twice."""
+
+    #: Maps with maps, and filters with filters.
+    maps: bool = True
+    filters: bool = True
+    #: One kind with the other.
+    across: bool = True
+    #: The last steps with the operator that reads them.
+    pack: bool = True
+    #: So many steps in one crossing at most.
+    max_depth: int = 32
+
+    def __post_init__(self) -> None:
+        if self.max_depth < 1:
+            raise PlanError(f"fusion(max_depth={self.max_depth}): a crossing has one step at least")
+
+    def joins(self, done: tuple[Step, ...], step: Step) -> bool:
+        """May a step run in the crossing of those before it?"""
+        if len(done) >= self.max_depth:
+            return False
+        if done[-1].kind != step.kind:
+            return self.across
+        return self.maps if step.kind == "map" else self.filters
+
+
+def _name(function: Callable[[Any], Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "λ" if name == "<lambda>" else name

@@ -1,0 +1,110 @@
+"""The load of a query: sampled where its rows are, judged after each batch, and noted for the next.
+
+The note lies beside the checkpoint and has the decisions on the last two batches: one that is run
+again after a crash is told what it was told before.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psutil
+from pyspark import TaskContext
+
+from tidegate.errors import PlanError
+from tidegate.operators.kernel import LOAD, Parcel
+from tidegate.operators.shedding import Decision, Load, LoadCoordinator
+from tidegate.plan.nodes import Plan, stages_of, steps_of
+from tidegate.plan.steps import Policy, Shed
+from tidegate.spark.checkpoint import read_note, write_note
+
+#: Shares travel as whole numbers.
+_WHOLE = 10_000
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What batches are told, read where their rows are."""
+
+    checkpoint: str
+
+    @property
+    def path(self) -> str:
+        return posixpath.join(self.checkpoint, "tidegate.load.json")
+
+    def current(self) -> Decision | None:
+        """The decision on the batch that this task is part of; none while nothing is known."""
+        context = TaskContext.get()
+        batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        return next((one for one in self.read() if str(one.batch) == batch), None)
+
+    def read(self) -> list[Decision]:
+        note = read_note(self.path, lambda note: [Decision(**one) for one in note["decisions"]])
+        return note or []
+
+
+class Sampler:
+    """How busy a machine is while a task runs."""
+
+    def __init__(self) -> None:
+        self._begun = psutil.cpu_times()
+
+    def parcels(self, bucket: int) -> Iterator[Parcel]:
+        """The load since the sampler was made."""
+        yield Parcel(bucket, LOAD + "cpu", round(_WHOLE * _busy(self._begun, psutil.cpu_times())))
+        yield Parcel(bucket, LOAD + "memory", round(_WHOLE * psutil.virtual_memory().percent / 100))
+
+
+def _busy(begun: Any, now: Any) -> float:
+    """What share of its time the CPU was not idle."""
+    total = sum(now) - sum(begun)
+    idle = sum(getattr(now, name, 0) - getattr(begun, name, 0) for name in ("idle", "iowait"))
+    return min(1.0, max(0.0, 1 - idle / total)) if total > 0 else 0.0
+
+
+@dataclass
+class Shedding:
+    """Decides, after each batch, what the next one is told."""
+
+    decisions: Decisions
+    coordinator: LoadCoordinator
+    _last: list[Decision] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, policy: Policy, checkpoint: str) -> Shedding:
+        """Go on from where an earlier run was."""
+        decisions = Decisions(checkpoint)
+        stored = read_note(decisions.path, lambda note: LoadCoordinator.from_note(note["coordinator"]))
+        coordinator = stored or LoadCoordinator(policy)
+        coordinator.policy = policy
+        return cls(decisions, coordinator, decisions.read())
+
+    def after(self, batch: int, sampled: Mapping[str, int], rows: int, seconds: float) -> Decision:
+        """A batch is done: how many rows had waited for it, and what it took."""
+        shares = {name: share / _WHOLE for name, share in sampled.items()}
+        load = Load(shares.get("cpu", 0.0), shares.get("memory", 0.0), rows, seconds)
+        decision = self.coordinator.decide(batch + 1, load)
+        self._last = [one for one in self._last if one.batch == batch] + [decision]
+        note = {
+            "coordinator": self.coordinator.note(),
+            "decisions": [asdict(one) for one in self._last],
+        }
+        write_note(self.decisions.path, note)
+        return decision
+
+
+def shedding_policy(plan: Plan) -> Policy | None:
+    """How a plan sheds load, if it does."""
+    policies = {
+        step.policy
+        for stage in stages_of(plan)
+        for inlet in stage.inlets
+        for step in steps_of(inlet.feed)
+        if isinstance(step, Shed)
+    }
+    if len(policies) > 1:
+        raise PlanError(f"shed() with several policies in one query: {', '.join(sorted(policies))}")
+    return policies.pop() if policies else None
