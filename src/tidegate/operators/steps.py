@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, FILTERED, SHED_ROWS, Kernel, Parcel, Port, count_parcels
 from tidegate.operators.shedding import Decision, shed
 from tidegate.plan.graph import places_of
-from tidegate.plan.nodes import RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
+from tidegate.plan.nodes import MAIN, RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
 from tidegate.plan.steps import Filter, Frames, Map, Shed, Step
 
 
@@ -79,6 +79,33 @@ class Way:
         yield from parcels
         yield from (sent for sent in self.port.pack(rows, buckets) if sent.channel != ROWS_IN)
 
+    def begins_like(self, other: Way) -> bool:
+        """Is the first step the same one?"""
+        return self.steps != () and self.steps[:1] == other.steps[:1] and self.time == other.time
+
+
+def pack_along(
+    ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
+) -> Iterator[Parcel]:
+    """Parcels for all operators that rows go to.
+
+    Steps that several ways begin with are taken once. Rows without an event time go the first way
+    alone: each of them is one error.
+    """
+    first, *others = ways
+    alike = [way for way in others if way.begins_like(first)]
+    if alike:
+        taken, parcels = take_steps(first.steps[:1], rows, first.time, decision, buckets[0])
+        yield from parcels
+        behind = [replace(way, steps=way.steps[1:]) for way in (first, *alike)]
+        yield from pack_along(behind, taken, decision, buckets)
+    else:
+        yield from first.pack(rows, decision, buckets)
+    apart = [way for way in others if not way.begins_like(first)]
+    if apart:
+        sound = rows.filter(rows.column(first.time).is_valid())
+        yield from pack_along(apart, sound, decision, buckets)
+
 
 @dataclass(frozen=True)
 class Ways:
@@ -105,12 +132,14 @@ class Ways:
                     if source not in of_sources:
                         first_read_by[-1].append(source)
                     of_sources.setdefault(source, []).append(way)
-        return cls(_shared(of_sources), _shared(of_operators), first_read_by)
+        leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
+        return cls(_shared(of_sources), _shared(of_operators, leaving), first_read_by)
 
 
-def _shared(ways: dict[int, list[Way]]) -> dict[int, list[Way]]:
+def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:
+    """The ways of rows; to leave the query is one of them."""
     return {
-        number: taken if len(taken) == 1 else [way.in_one() for way in taken]
+        number: [way.in_one() for way in taken] if len(taken) > 1 or number in leaving else taken
         for number, taken in ways.items()
     }
 

@@ -15,7 +15,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
-from tidegate.operators.steps import ROWS_IN, Way, take_steps
+from tidegate.operators.steps import ROWS_IN, Way, pack_along, take_steps
 from tidegate.plan.nodes import MAIN
 from tidegate.plan.steps import Step
 from tidegate.spark.load import Decisions, Sampler
@@ -113,7 +113,7 @@ class Crossings:
             sampler, decision = self._sampler(ways), self._decision()
             for chunk in _chunks(batches):
                 taken, parcels = arrive(chunk)
-                parcels += (sent for way in ways for sent in way.pack(taken, decision, self.labels))
+                parcels += pack_along(ways, taken, decision, self.labels)
                 yield parcel_batch(parcels, _sender())
             if sampler is not None:
                 yield parcel_batch(list(sampler.parcels(self.labels[0])))
@@ -140,7 +140,7 @@ class Crossings:
                 yield batch if leaves else others
             if results:
                 rows = pa.concat_tables(results)
-                sent = [one for way in ways for one in way.pack(rows, decision, self.labels)]
+                sent = list(pack_along(ways, rows, decision, self.labels))
                 yield parcel_batch(sent, _sender())
             if sampler is not None:
                 yield parcel_batch(list(sampler.parcels(self.labels[0])))
