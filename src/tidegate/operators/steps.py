@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.errors import PlanError, StepError
+from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, FILTERED, SHED_ROWS, Kernel, Parcel, Port, count_parcels
 from tidegate.operators.shedding import Decision, shed
+from tidegate.plan.columns import is_key_type
 from tidegate.plan.graph import places_of
 from tidegate.plan.nodes import MAIN, RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
 from tidegate.plan.steps import Filter, Frames, Map, Shed, Step
@@ -224,9 +225,12 @@ def _called(step: Map | Filter, rows: pa.Table) -> Any:
         given = step.function(rows if step.frames == "arrow" else blobs.to_polars(rows))
     except Exception as error:
         raise StepError(step, f"failed: {type(error).__name__}: {error}") from error
-    if isinstance(given, pl.DataFrame):
-        return blobs.to_arrow(given)
-    return given.to_arrow() if isinstance(given, pl.Series) else given
+    if not isinstance(given, pl.DataFrame | pl.Series):
+        return given
+    try:
+        return blobs.to_arrow(given) if isinstance(given, pl.DataFrame) else given.to_arrow()
+    except (pa.ArrowInvalid, pl.exceptions.PolarsError) as error:
+        raise StepError(step, f"gave back a type that Arrow cannot hold: {error}") from error
 
 
 def _kind(given: Any) -> str:
@@ -241,7 +245,7 @@ def map_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema, ti
     given = _tried(step, rows)
     if not isinstance(given, pa.Table):
         raise PlanError(f"{step} gave back {_kind(given)}, not {_WANTED[frames]}")
-    schema = _in_our_types(given.schema)
+    schema = _in_our_types(step, given.schema)
     if time not in schema.names or schema.field(time).type != rows.field(time).type:
         raise PlanError(f"{step} must keep the event time {time!r}, which it is called with, as it is")
     return Map(function, frames, schema)
@@ -269,30 +273,56 @@ def _tried(step: Map | Filter, rows: pa.Schema) -> Any:
         raise PlanError(f"{error}; it was called with no rows, to see what it makes of them") from error
 
 
-def _in_our_types(schema: pa.Schema) -> pa.Schema:
+def _in_our_types(step: Map, schema: pa.Schema) -> pa.Schema:
     """The types that Spark has: it knows one width of text, microseconds, and no unsigned numbers."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise PlanError(f"{step} gave back two columns named {name!r}")
+        if not _is_known(kind := _in_our_type(schema.field(name).type)):
+            raise TypeMismatch(
+                f"{step} gives back: column {name!r} has type {kind}, which Spark has not; cast it"
+            )
     return pa.schema([pa.field(field.name, _in_our_type(field.type)) for field in schema])
 
 
 _OUR_TYPES = {
     pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
 }
 
 
 def _in_our_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _in_our_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_in_our_type(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _in_our_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_our_type(kind.key_type), _in_our_type(kind.item_type))
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us", kind.tz and "UTC")
     if pa.types.is_duration(kind):
         return pa.duration("us")
     return _OUR_TYPES.get(kind, kind)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    """Has Spark the type? Of null, which it has not either, more is said elsewhere."""
+    if pa.types.is_nested(kind):
+        parts = [kind.field(place).type for place in range(kind.num_fields)]
+        return (pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)) and all(
+            map(_is_known, parts)
+        )
+    others = (pa.types.is_duration, pa.types.is_time64, pa.types.is_null)
+    return (is_key_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
+        kind
+    )
