@@ -10,8 +10,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import AHEAD, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS, Case, Join, Sliding
-from benchmarks.data import Preloaded
+from benchmarks.cases import (
+    ADMISSION,
+    AHEAD,
+    JOIN_HOPPING,
+    SLIDING,
+    SLIDING_SLICES,
+    WINDOWS,
+    Admission,
+    Case,
+    Distinct,
+    Join,
+    Sliding,
+)
+from benchmarks.data import CLOSING_GAP, Even, Preloaded, Resent
 
 #: Results of cases by the name of the case.
 Results = dict[str, dict[str, Any]]
@@ -26,6 +38,7 @@ _PAIRS = (
     ("session-slice", "session-slice/per-key", "session-slice/tidegate"),
     *((name, f"{name}/per-key", f"{name}/tidegate") for name in SLIDING_SLICES),
     ("join-tumbling", "join-tumbling/spark", "join-tumbling/tidegate"),
+    ("dedupe", "dedupe/spark", "dedupe/tidegate"),
 )
 
 
@@ -90,6 +103,18 @@ def memory(over: str, under: str) -> Callable[[Results], float | None]:
         if over not in results or under not in results:
             return None
         return results[over]["peak_rss_bytes"]["python"] / results[under]["peak_rss_bytes"]["python"]
+
+    return measure
+
+
+def growth(case: str) -> Callable[[Results], float | None]:
+    """How many times the state before the first steady batch that after the last one is."""
+
+    def measure(results: Results) -> float | None:
+        if case not in results:
+            return None
+        stored, steady = results[case]["batch_state_bytes"], results[case]["steady"]["batches"]
+        return stored[-1] / stored[-steady - 1]
 
     return measure
 
@@ -159,6 +184,18 @@ TARGETS = (
         None,
         memory("join-skewed/tidegate", "join-tumbling/tidegate"),
     ),
+    Target("duplicates, 5 M ids, against Spark", 3, _spark_over_tidegate("dedupe")),
+    Target(
+        "duplicates: state of 20 batches against 10, ids kept for 200 s",
+        1.2,
+        growth("dedupe-state/kernel"),
+        at_most=True,
+    ),
+    *(
+        Target(f"{name} streams, one core", 2e6, throughput(f"{name}/kernel"), unit="events/s")
+        for name in ADMISSION
+    ),
+    Target("admission in a query", None, throughput("admission-10k/tidegate"), unit="events/s"),
 )
 
 
@@ -189,6 +226,10 @@ def _all_counted(case: Case, result: dict[str, Any]) -> Check:
         return _one_each(case, case.window, result)
     if isinstance(case.window, Join):
         return _each_pair(case, result)
+    if isinstance(case.window, Distinct):
+        return _each_once(case, result)
+    if isinstance(case.window, Admission):
+        return _as_allowed(case, case.window, result)
     copies = _full_batches(case, result) * case.window.copies
     wanted = copies + (case.emission == "changelog")  # open ones are out, too
     events = result["emitted"]["events"]
@@ -207,6 +248,23 @@ def _each_pair(case: Case, result: dict[str, Any]) -> Check:
     """As many pairs as the data has."""
     pairs, wanted = result["emitted"]["rows"], result["wanted_pairs"]
     return Check(f"{case.name} has each pair once", pairs == wanted, f"{pairs:,} of {wanted:,}")
+
+
+def _each_once(case: Case, result: dict[str, Any]) -> Check:
+    """As many rows as there are messages."""
+    assert isinstance(case.dataset, Resent)
+    rows, wanted = result["emitted"]["rows"], case.dataset.messages * case.dataset.batches
+    return Check(f"{case.name} lets each message pass once", rows == wanted, f"{rows:,} of {wanted:,}")
+
+
+def _as_allowed(case: Case, limits: Admission, result: dict[str, Any]) -> Check:
+    """Some rows are turned away, and streams have no more than they were given, at first and since."""
+    assert isinstance(case.dataset, Even)
+    data, rows = case.dataset, result["emitted"]["rows"]
+    seconds = data.events / data.rate + CLOSING_GAP
+    most = data.keys * (limits.capacity + limits.max_rate * seconds)
+    name = f"{case.name} admits no more than is allowed"
+    return Check(name, 0 < rows < min(most, data.events), f"{rows:,}, at most {most:,.0f}")
 
 
 def _full_batches(case: Case, result: dict[str, Any]) -> int:
@@ -230,8 +288,11 @@ def _same(case: Case, left: dict[str, Any], right: dict[str, Any]) -> Check:
     if isinstance(case.window, Sliding) and case.window.by_arrival:
         # Each engine takes the rows of a batch, which come from several files, in an order of its own.
         return Check(f"{name}, in the number of rows", one["rows"] == two["rows"], rows)
-    counts = [one[count] == two[count] for count in ("rows", "events")]
-    totals = one.keys() - {"rows", "events"}
+    if isinstance(case.window, Admission):
+        # Of rows that arrive at the same moment, each engine takes one of its own first.
+        return Check(f"{name}, in the number of rows", one["rows"] == two["rows"], rows)
+    counts = [one[count] == two[count] for count in ("rows", "events", "digest")]
+    totals = one.keys() - {"rows", "events", "digest"}
     sums = [math.isclose(one[total], two[total], rel_tol=1e-9) for total in totals]
     return Check(name, all(counts + sums), rows)
 
