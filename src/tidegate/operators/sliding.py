@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
-from tidegate.operators.arrived import arrived_ranges
+from tidegate.operators.arrived import arrived_before
 from tidegate.operators.keyed import Turn
 from tidegate.operators.late import NEVER
 from tidegate.operators.row_table import RowTable
@@ -85,17 +85,19 @@ class SlidingKernel(RowKernel):
 
     def _complete(self, state: BucketState, rows: pl.DataFrame | None) -> pl.DataFrame:
         """The results of rows whose ranges are complete."""
-        triggers = None if rows is None else self._triggers(rows).sort(TIME, maintain_order=True)
+        triggers = None if rows is None else self._triggers(rows)
         if triggers is None or not len(triggers):
             return pl.DataFrame()
-        key, time = triggers[KEY].to_numpy(), triggers[TIME].to_numpy()
+        # In the order of the timeline neighbours ask for neighbours, which is far faster.
+        asking = Timeline(triggers[KEY].to_numpy(), triggers[TIME].to_numpy())
+        key, time = asking.key[asking.order], asking.time[asking.order]
         low, high = time - self.window.lookback, time + self.window.reach
         content = pl.concat(self._around(state, key, int(low.min()), int(high.max())))
         timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
         merged = self.accumulators.merge_ranges(
             content[timeline.order], timeline.first_from(key, low), timeline.last_until(key, high)
         )
-        return self._results(triggers, merged)
+        return self._results(triggers[asking.order], merged).sort(TIME, maintain_order=True)
 
     def _arrived(self, state: BucketState, fresh: pl.DataFrame) -> pl.DataFrame:
         """The results of rows over what has arrived up to each of them."""
@@ -108,8 +110,10 @@ class SlidingKernel(RowKernel):
         asking = everyone if self.window.when is None else everyone[fresh[_TRIGGER].to_numpy()]
         if not len(asking):
             return pl.DataFrame()
-        pieces = arrived_ranges(timeline, known, known + asking, self.window.lookback)
-        return self._results(fresh[asking], self.accumulators.merge_pieces(content, pieces, len(asking)))
+        rows = timeline.order[np.sort(timeline.position[known + asking])]
+        pieces = arrived_before(timeline, known, rows, self.window.lookback)
+        merged = self.accumulators.merge_pieces(content, rows, pieces)
+        return self._results(fresh[asking], merged[np.argsort(rows)])
 
     def _around(self, state: BucketState, key: np.ndarray, low: int, high: int) -> list[pl.DataFrame]:
         """What is held of these keys between these times, and perhaps a little more."""
