@@ -37,7 +37,9 @@ def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
         time = np.array([row - chance.randint(0, disorder) for row in range(size)])
         timeline = Timeline(key, time)
         share = chance.choice([0.3, 1])
-        asking = np.array([row for row in range(known, size) if chance.random() <= share], dtype=np.int64)
+        asking = np.array(
+            [row for row in range(known, size) if chance.random() <= share], dtype=np.int64
+        )
         rows = timeline.order[np.sort(timeline.position[asking])]
         pieces = arrived_before(timeline, known, rows, lookback)
         for row, got in zip(rows.tolist(), rows_of_pieces(pieces, len(rows)), strict=True):

@@ -17,6 +17,8 @@ import numpy as np
 from tidegate.operators.ranges import Pieces, binary_digits
 from tidegate.operators.timeline import Timeline
 
+_SHORT = 1 << 16
+
 
 def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: int) -> list[Pieces]:
     """The pieces of each asking row's window that had arrived before it, in the order of time.
@@ -38,7 +40,9 @@ def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: i
 
 def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
     """For each row that came now the earliest place in time of one of its key that came after it."""
-    by_key = np.argsort(timeline.key[known:], kind="stable")
+    key = timeline.key[known:]
+    # Small numbers are sorted by their digits, which is far faster.
+    by_key = np.argsort(key.astype(np.uint16) if key.max() < _SHORT else key, kind="stable")
     # Keys follow each other in both orders, so a later key's places never come first.
     places = np.append(timeline.position[known:][by_key[1:]], len(timeline.key))
     missing = np.empty(len(by_key), dtype=np.int64)

@@ -51,8 +51,8 @@ def merge_columns(
         tails, heads = (_Blocks.of(ends[asking], level) for ends in (low, high))
         for name, values in columns.items():
             ufunc = _UFUNC[how[name]]
-            cut = _cut(values, level)
-            merged[name][asking] = ufunc(tails.from_rows(cut, ufunc), heads.up_to_rows(cut, ufunc))
+            tail, head = tails.from_rows(values, ufunc), heads.up_to_rows(values, ufunc)
+            merged[name][asking] = ufunc(tail, head)
     return merged
 
 
@@ -76,6 +76,7 @@ def binary_digits(numbers: np.ndarray) -> np.ndarray:
 class _Blocks:
     """The blocks of 2^level rows that certain rows lie in, closed up; and where they lie there."""
 
+    level: int
     numbers: np.ndarray
     places: np.ndarray
 
@@ -85,26 +86,30 @@ class _Blocks:
         asked = np.zeros(int(block.max()) + 1, dtype=bool)
         asked[block] = True
         number = np.cumsum(asked) - 1
-        return cls(np.flatnonzero(asked), (number[block] << level) | (rows & ((1 << level) - 1)))
+        return cls(level, np.flatnonzero(asked), (number[block] << level) | (rows & ((1 << level) - 1)))
 
-    def up_to_rows(self, cut: np.ndarray, ufunc: Any) -> np.ndarray:
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """The blocks, one below the other; what fills up the last one lies behind all rows."""
+        full = len(values) >> self.level << self.level
+        blocks = values[:full].reshape(-1, 1 << self.level)
+        if self.numbers[-1] < len(blocks):
+            return blocks[self.numbers]
+        last = np.resize(values[full:], (1, 1 << self.level))
+        return np.concatenate([blocks[self.numbers[:-1]], last])
+
+    def up_to_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
         """Each row's block merged up to it."""
-        blocks = cut[self.numbers]
+        return self.heads(self.cut(values), ufunc)
+
+    def heads(self, blocks: np.ndarray, ufunc: Any) -> np.ndarray:
         _accumulate(blocks, ufunc)
         return blocks.ravel()[self.places]
 
-    def from_rows(self, cut: np.ndarray, ufunc: Any) -> np.ndarray:
+    def from_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
         """Each row's block merged from it on."""
-        blocks = cut[self.numbers]
+        blocks = self.cut(values)
         _accumulate(blocks[:, ::-1], ufunc)
         return blocks.ravel()[self.places]
-
-
-def _cut(values: np.ndarray, level: int) -> np.ndarray:
-    """Values in blocks of 2^level, one below the other; what fills the last one lies behind all."""
-    count = -(-len(values) >> level)
-    whole = values if len(values) == count << level else np.resize(values, count << level)
-    return whole.reshape(count, 1 << level)
 
 
 def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
@@ -151,13 +156,8 @@ def fold_pieces(
 
 def _merge_heads(columns: Columns, how: Mapping[str, Combine], piece: Pieces, level: int) -> Columns:
     blocks = _Blocks.of(piece.high, level)
-    rows = _cut(piece.rows, level)[blocks.numbers]
-    merged = {}
-    for name, values in columns.items():
-        heads = values[rows]
-        _accumulate(heads, _UFUNC[how[name]])
-        merged[name] = heads.ravel()[blocks.places]
-    return merged
+    rows = blocks.cut(piece.rows)
+    return {name: blocks.heads(values[rows], _UFUNC[how[name]]) for name, values in columns.items()}
 
 
 def merge_tree(
