@@ -18,9 +18,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
+from tidegate.connectors.notes import read_note, write_note
+from tidegate.errors import CheckpointMismatch
 from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import MAIN, OP, Output, Reorder, Together
-from tidegate.spark.checkpoint import read_note, write_note
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
@@ -52,7 +53,9 @@ class Drained:
 
     @classmethod
     def of(cls, checkpoint: str) -> Drained:
-        extras = read_note(_note(checkpoint), lambda note: [Extra(**entry) for entry in note])
+        extras = read_note(
+            _note(checkpoint), lambda note: [Extra(**entry) for entry in note], CheckpointMismatch
+        )
         return cls(checkpoint, extras or [])
 
     def number_of(self, batch_id: int) -> int:
