@@ -65,6 +65,14 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Paced:
+    """How long batches should take, and how many times too many rows the first one has."""
+
+    target_ms: int
+    start: float
+
+
+@dataclass(frozen=True)
 class Case:
     """One engine on one workload, run in a process of its own."""
 
@@ -83,6 +91,8 @@ class Case:
     complete: bool = True
     #: The right side of a join.
     other: Dataset | None = None
+    #: The rows of batches are found while it runs.
+    paced: Paced | None = None
 
     @property
     def name(self) -> str:
@@ -105,6 +115,8 @@ SLIDING = {f"sliding-{name}": Sliding(seconds) for name, seconds in LOOKBACKS.it
 #: A short lookahead, so that each batch has about as many results as events.
 AHEAD = {f"sliding-ahead-{name}": Sliding(seconds, 10) for name, seconds in LOOKBACKS.items()}
 SLIDING_SLICES = {"sliding-slice": Sliding(10), "sliding-ahead-slice": Sliding(10, 10)}
+#: Long enough for the part of a batch that depends on its rows to be most of it.
+PACED = {"batching-small": Paced(1000, 0.1), "batching-large": Paced(1000, 10)}
 #: Tumbling windows with hopping ones, of which more and more are open at a time.
 JOIN_HOPPING = {
     f"join-hopping-{size}-10": Join(TUMBLING, Window(size, 10)) for size in (10, 30, 60, 120)
@@ -129,6 +141,7 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _join_hopping,
         _join_session,
         _join_skewed,
+        _batching,
     )
     return {case.name: case for make in makers for case in make(scale)}
 
@@ -280,3 +293,10 @@ def _join_skewed(scale: int) -> Iterator[Case]:
     left, right = _streams(scale, rate=500, keys=50_000)
     streams = replace(left, hot=0.1), replace(right, hot=0.1)
     yield _join("join-skewed", "tidegate", Join(Window(1, 1), Window(1, 1)), streams)
+
+
+def _batching(scale: int) -> Iterator[Case]:
+    """Data for a first batch that is ten times too large; the steady batches are those after ten."""
+    data = _events(1 if scale == 1 else 2, 30, 500_000)
+    for name, paced in PACED.items():
+        yield Case(name, "tidegate", data, Sliding(10), 10, rows=1, complete=False, paced=paced)

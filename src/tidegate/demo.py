@@ -171,7 +171,7 @@ def instants(seconds: np.ndarray) -> pl.Series:
 # -- the query ----------------------------------------------------------------------------------
 
 
-def run(spark: SparkSession, paths: Paths, console: Console) -> dict[str, int]:
+def run(spark: SparkSession, paths: Paths, console: Console) -> dict[str, float]:
     """Run the query over all files, showing each batch; its counters come back."""
     query = pipeline(read_clicks(spark, paths.input)).start(
         checkpoint=paths.checkpoint,
@@ -253,7 +253,7 @@ class Report:
     paths: Paths
     console: Console
     written: int
-    metrics: dict[str, int]
+    metrics: dict[str, float]
 
     def print(self) -> bool:
         """Print all of it; False if the rows do not add up."""

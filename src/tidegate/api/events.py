@@ -45,6 +45,7 @@ from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:
     from tidegate.connectors import Sink
+    from tidegate.spark.pacing import Pace
     from tidegate.spark.query import Query
     from tidegate.spark.schema import DataFrame
 
@@ -348,11 +349,14 @@ class Runnable:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         buckets: int | None = None,
+        pace: Pace | None = None,
         **sinks: Sink,
     ) -> Query:
         """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
 
-        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`.
+        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`. With a
+        `pace` the query's metrics say how many rows batches should have; folders that were read with
+        one (`tg.read_folder`) need none here.
         """
         from tidegate.spark import query
 
@@ -364,6 +368,7 @@ class Runnable:
             trigger=trigger,
             name=name,
             buckets=buckets,
+            pace=pace,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,13 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
+from tidegate.operators.kernel import COUNTER
 from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Output, sources_of
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.lower import Lowered, lower
+from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.session import prepare_session
 
 
@@ -32,6 +35,7 @@ class BatchWriter:
     drain: Drain
     metrics: Metrics
     progress: ProgressNote | None
+    pacing: Pacing
     _last: int = -1
     _ended: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -40,15 +44,16 @@ class BatchWriter:
         with self._lock:
             if self._ended:
                 raise StartError("the query is being drained: this batch belongs to the next start")
-            self._last = batch_id
+            self._last, begun = batch_id, now()
             # Several channels are written from one computation: without this each would run it again.
             packed.persist()
             try:
-                self._write_channels(packed, batch_id)
+                counts = self._write_channels(packed, batch_id)
             finally:
                 packed.unpersist()
             if self.progress is not None:
                 self.progress.write(self.metrics.sources.note())
+            self.pacing.observe(counts[COUNTER + "rows_in"], begun)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -62,16 +67,17 @@ class BatchWriter:
                 "start it again from its checkpoint, and drain it then"
             )
 
-    def _write_channels(self, packed: DataFrame, batch_id: int) -> None:
+    def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
         found = packed.select("bucket", "channel", "rows").collect()
-        now = time.time_ns() // 1000
-        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
+        at = time.time_ns() // 1000
+        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
         for channel, write in self.writes.items():
             if counts[channel]:
                 rows = self.lowered.channel(channel, packed)
                 if channel == MAIN:
                     rows = self.drain.without_drained(rows, self.metrics.passed)
                 write(rows, self.drain.drained.number_of(batch_id))
+        return counts
 
 
 class Query:
@@ -82,9 +88,12 @@ class Query:
         self._writer = writer
 
     @property
-    def metrics(self) -> dict[str, int]:
-        """Every counter since the start: rows in and out, late rows by fate, errors, unassigned."""
-        return self._writer.metrics.totals()
+    def metrics(self) -> dict[str, float]:
+        """Every counter since the start: rows in and out, late rows by fate, errors, unassigned.
+
+        Where batches are held to a pace, how many rows they are to have, and why.
+        """
+        return self._writer.metrics.totals() | self._writer.pacing.metrics()
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -137,6 +146,7 @@ def start(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     buckets: int | None = None,
+    pace: Pace | None = None,
 ) -> Query:
     """Start the plan with a sink per channel."""
     _check_channels(plan, sinks)
@@ -155,7 +165,8 @@ def start(
     writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
     drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), writes[MAIN])
     drain.resume()
-    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress)
+    pacing = Pacing.of(frames, pace, checkpoint)
+    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress, pacing)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
@@ -163,7 +174,10 @@ def start(
     )
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
-    return Query(stream.start(), writer)
+    pacing.begin()
+    running = Query(stream.start(), writer)
+    pacing.hold(lambda: running.is_active)
+    return running
 
 
 def _may_be_idle(plan: Output) -> bool:
