@@ -81,6 +81,14 @@ class Admission:
 
 
 @dataclass(frozen=True)
+class Paced:
+    """How long batches should take, and how many times too many rows the first one has."""
+
+    target_ms: int
+    start: float
+
+
+@dataclass(frozen=True)
 class Case:
     """One engine on one workload, run in a process of its own."""
 
@@ -99,6 +107,8 @@ class Case:
     complete: bool = True
     #: The right side of a join.
     other: Dataset | None = None
+    #: The rows of batches are found while it runs.
+    paced: Paced | None = None
 
     @property
     def name(self) -> str:
@@ -121,6 +131,8 @@ SLIDING = {f"sliding-{name}": Sliding(seconds) for name, seconds in LOOKBACKS.it
 #: A short lookahead, so that each batch has about as many results as events.
 AHEAD = {f"sliding-ahead-{name}": Sliding(seconds, 10) for name, seconds in LOOKBACKS.items()}
 SLIDING_SLICES = {"sliding-slice": Sliding(10), "sliding-ahead-slice": Sliding(10, 10)}
+#: Long enough for the part of a batch that depends on its rows to be most of it.
+PACED = {"batching-small": Paced(1000, 0.1), "batching-large": Paced(1000, 10)}
 #: Tumbling windows with hopping ones, of which more and more are open at a time.
 JOIN_HOPPING = {
     f"join-hopping-{size}-10": Join(TUMBLING, Window(size, 10)) for size in (10, 30, 60, 120)
@@ -150,6 +162,7 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _dedupe,
         _dedupe_state,
         _admission,
+        _batching,
     )
     return {case.name: case for make in makers for case in make(scale)}
 
@@ -326,3 +339,10 @@ def _admission(scale: int) -> Iterator[Case]:
         engines: tuple[Engine, ...] = ("kernel", "tidegate") if streams == 10_000 else ("kernel",)
         for engine in engines:
             yield Case(name, engine, data, limits, warmup=1, rows=data.rows)
+
+
+def _batching(scale: int) -> Iterator[Case]:
+    """Data for a first batch that is ten times too large; the steady batches are those after ten."""
+    data = _events(1 if scale == 1 else 2, 30, 500_000)
+    for name, paced in PACED.items():
+        yield Case(name, "tidegate", data, Sliding(10), 10, rows=1, complete=False, paced=paced)

@@ -60,12 +60,16 @@ def _timed(events: DataFrame) -> DataFrame:
     return events.withWatermark("ts", f"{TOLERANCE} seconds")
 
 
-def _tidegate(case: Case, events: DataFrame) -> DataFrame:
+def paced_results(case: Case, events: DataFrame) -> Any:
+    """The question of a case whose query is to be started by tidegate, which then steers its reader."""
     aggregates = {"n": tg.count(), "spend": tg.sum("price")}
     if isinstance(case.window, Sliding):
         aggregates["most"] = tg.max("price")
-    totals = _windowed(events, case.window).agg(**aggregates)
-    rows = totals.emit(getattr(tg.emit, case.emission)()).to_df()
+    return _windowed(events, case.window).agg(**aggregates)
+
+
+def _tidegate(case: Case, events: DataFrame) -> DataFrame:
+    rows = paced_results(case, events).emit(getattr(tg.emit, case.emission)()).to_df()
     if case.emission != "changelog":
         return rows
     # What is taken back counts against what was put out, so that the sums are those of the answer.

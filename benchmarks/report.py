@@ -14,6 +14,7 @@ from benchmarks.cases import (
     ADMISSION,
     AHEAD,
     JOIN_HOPPING,
+    PACED,
     SLIDING,
     SLIDING_SLICES,
     WINDOWS,
@@ -119,6 +120,12 @@ def growth(case: str) -> Callable[[Results], float | None]:
     return measure
 
 
+def paced(workload: str, figure: str) -> Callable[[Results], float | None]:
+    """How the batches of a case did whose rows are found while it runs."""
+    case = f"{workload}/tidegate"
+    return lambda results: results[case]["paced"][figure] if case in results else None
+
+
 def _spark_over_tidegate(workload: str) -> Callable[[Results], float | None]:
     return ratio(f"{workload}/spark", f"{workload}/tidegate")
 
@@ -196,6 +203,15 @@ TARGETS = (
         for name in ADMISSION
     ),
     Target("admission in a query", None, throughput("admission-10k/tidegate"), unit="events/s"),
+    *(
+        target
+        for workload in PACED
+        for target in (
+            Target(f"{workload}: until 1 s", 10, paced(workload, "reached"), True, "batches"),
+            Target(f"{workload}: median after ten, off 1 s by", 0.2, paced(workload, "off"), True),
+            Target(f"{workload}: share after ten within 20 %", None, paced(workload, "near")),
+        )
+    ),
 )
 
 
@@ -216,8 +232,8 @@ def checks(results: Results, cases: dict[str, Case]) -> list[Check]:
         reference = next(other for other in complete if other.workload == case.workload)
         if reference is not case and case.emission != "changelog":
             found.append(_same(case, results[reference.name], results[case.name]))
-    found += [_loaded(cases[name], results[name]) for name in results if not cases[name].complete]
-    return found
+    loaded = [cases[name] for name in results if isinstance(cases[name].dataset, Preloaded)]
+    return found + [_loaded(case, results[case.name]) for case in loaded]
 
 
 def _all_counted(case: Case, result: dict[str, Any]) -> Check:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks import data, kernel, pairs
+from benchmarks import batching, data, kernel, pairs
 from benchmarks.cases import Case, Join, catalogue
 from benchmarks.engines import results
 
@@ -55,9 +55,14 @@ def _on_spark(case: Case) -> dict[str, Any]:
     spark = tg.local_spark(cores=2, app="benchmark", **_settings(case))
     spark.sparkContext.setLogLevel("ERROR")
     query_begun = time.perf_counter()
-    progress = _run(case, results(case, *_sources(case, spark)))
+    if case.paced is None:
+        progress = _run(case, results(case, *_sources(case, spark)))
+    else:
+        progress = batching.run(case, spark)
     ended = time.perf_counter()
     result = measure(case, progress)
+    if case.paced is not None:
+        result["paced"] = batching.judge(case.paced, result["batch_ms"])
     result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
     spark.stop()
     if isinstance(case.window, Join):

@@ -16,12 +16,14 @@ from rich.console import Console
 
 from benchmarks import __main__ as main
 from benchmarks import data, pairs, report
+from benchmarks.batching import judge
 from benchmarks.cases import (
     JOIN_HOPPING,
     Admission,
     Case,
     Distinct,
     Join,
+    Paced,
     Session,
     Sliding,
     Window,
@@ -176,6 +178,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
         "wanted_pairs": 7,
+        "paced": {"reached": 4, "off": 0.1, "near": 0.9},
         "state": {"rocksdbSstFileSize": 2_500_000},
         "batch_state_bytes": [100, 1000, 1200, 1100],
         "total_s": mean,
@@ -395,6 +398,14 @@ def test_the_full_batches_of_a_join_have_the_rows_of_both_sides():
     batches = [(200_000, 900), (200_000, 300), (100_000, 10), (200_000, 500), (2, 10), (0, 10)]
     steady = measure(case, [progress(*batch) for batch in batches])["steady"]
     assert (steady["batches"], steady["mean_ms"], steady["events_per_s"]) == (2, 400, 500_000)
+
+
+def test_a_pace_is_reached_by_the_first_batch_that_is_near_and_held_by_those_after_ten():
+    approach = [3000, 2500, 1600, 1199, 1500, *[1000] * 5]
+    held = [*[1100] * 6, *[1300] * 4]
+    judged = judge(Paced(1000, 10), [*approach, *held])
+    assert judged == {"reached": 4, "off": pytest.approx(0.1), "near": 0.6}
+    assert judge(Paced(1000, 10), [2000] * 12)["reached"] == 13
 
 
 def test_a_figure_without_a_bound_is_reported_and_not_judged():

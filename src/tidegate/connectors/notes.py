@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyarrow import fs
 
-from tidegate.errors import TidegateError
+from tidegate.errors import CheckpointMismatch, TidegateError
 
 T = TypeVar("T")
 
@@ -19,7 +19,9 @@ def exists(uri: str) -> bool:
     return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
-def read_note(uri: str, understand: Callable[[Any], T], failure: type[TidegateError]) -> T | None:
+def read_note(
+    uri: str, understand: Callable[[Any], T], failure: type[TidegateError] = CheckpointMismatch
+) -> T | None:
     """What a note says, or nothing where there is none; the failure is raised for a damaged one."""
     if not exists(uri):
         return None

@@ -83,4 +83,4 @@ def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
 
 
 def _stored(checkpoint: str) -> Note | None:
-    return read_note(posixpath.join(checkpoint, NOTE), lambda note: Note(**note), CheckpointMismatch)
+    return read_note(posixpath.join(checkpoint, NOTE), lambda note: Note(**note))

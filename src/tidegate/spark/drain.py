@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
 from tidegate.connectors.notes import read_note, write_note
-from tidegate.errors import CheckpointMismatch
 from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import MAIN, OP, Output, Reorder, Together
 from tidegate.spark.event_time import quoted
@@ -53,9 +52,7 @@ class Drained:
 
     @classmethod
     def of(cls, checkpoint: str) -> Drained:
-        extras = read_note(
-            _note(checkpoint), lambda note: [Extra(**entry) for entry in note], CheckpointMismatch
-        )
+        extras = read_note(_note(checkpoint), lambda note: [Extra(**entry) for entry in note])
         return cls(checkpoint, extras or [])
 
     def number_of(self, batch_id: int) -> int:

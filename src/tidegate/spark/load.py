@@ -7,21 +7,19 @@ again after a crash is told what it was told before.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 from pyspark import TaskContext
 
 from tidegate.connectors.notes import read_note, write_note
-from tidegate.errors import CheckpointMismatch, PlanError
+from tidegate.errors import PlanError
 from tidegate.operators.kernel import LOAD, Parcel
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator
 from tidegate.plan.nodes import Plan, stages_of, steps_of
 from tidegate.plan.steps import Policy, Shed
-
-T = TypeVar("T")
 
 #: Shares travel as whole numbers.
 _WHOLE = 10_000
@@ -44,11 +42,7 @@ class Decisions:
         return next((one for one in self.read() if str(one.batch) == batch), None)
 
     def read(self) -> list[Decision]:
-        return _read(self.path, lambda note: [Decision(**one) for one in note["decisions"]]) or []
-
-
-def _read(path: str, understand: Callable[[Any], T]) -> T | None:
-    return read_note(path, understand, CheckpointMismatch)
+        return read_note(self.path, lambda note: [Decision(**one) for one in note["decisions"]]) or []
 
 
 class Sampler:
@@ -82,7 +76,7 @@ class Shedding:
     def of(cls, policy: Policy, checkpoint: str) -> Shedding:
         """Go on from where an earlier run was."""
         decisions = Decisions(checkpoint)
-        stored = _read(decisions.path, lambda note: LoadCoordinator.from_note(note["coordinator"]))
+        stored = read_note(decisions.path, lambda note: LoadCoordinator.from_note(note["coordinator"]))
         coordinator = stored or LoadCoordinator(policy)
         coordinator.policy = policy
         return cls(decisions, coordinator, decisions.read())
