@@ -681,6 +681,12 @@ def test_what_matters_more_goes_less_often_and_critical_rows_never():
     assert len(set(shares)) == 4
 
 
+@pytest.mark.parametrize("policy", ["prefer_throttle", "bypass"])
+def test_only_the_strict_policy_lets_rows_go(policy):
+    """Also if a decision is still there that was made while the policy was another."""
+    assert shed_users(policy, probability=0.95) == []
+
+
 def test_without_a_decision_nothing_goes():
     host = KernelHost(optimize(reorder_plan(feed=shedding(SOURCE))))
     assert host.batch(MANY).counts["shed"] == 0

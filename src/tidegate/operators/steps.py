@@ -174,7 +174,7 @@ def _take(step: Step, passed: Passed) -> None:
         keep = _kept(step, passed.rows)
         passed.counts[FILTERED] += passed.rows.num_rows - (pc.sum(keep).as_py() or 0)
         passed.rows = passed.rows.filter(keep)
-    elif passed.decision is not None:
+    elif step.policy == "strict" and passed.decision is not None:
         _shed(step, passed, passed.decision)
 
 

@@ -1,0 +1,72 @@
+"""A host whose rows cross as on Spark, without Spark: the crossings' own code on plain frames."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidegate.operators.kernel import HIGHEST, Kernel, Parcel
+from tidegate.operators.steps import Way
+from tidegate.plan.nodes import Source
+from tidegate.spark.crossing import _PARCEL_ARROW, Crossings, Entrance
+from tidegate.spark.processor import PARCEL
+from tidegate.spark.sources import _carrier
+from tidegate.testing import KernelHost
+from tidegate.testing.host import _broken
+from tidegate.testing.table import Row, to_arrow
+
+
+@dataclass
+class Frame:
+    """What crossings need of a DataFrame: one partition, which functions are mapped over."""
+
+    batches: list[pa.RecordBatch]
+
+    def mapInArrow(self, function: Callable[..., Any], schema: Any) -> "Frame":
+        promised = _PARCEL_ARROW if schema == PARCEL else to_arrow_schema(schema, timezone="UTC")
+        made = list(function(iter(self.batches)))
+        for batch in made:
+            kept = [(field.name, field.type) for field in batch.schema]
+            assert kept == [(field.name, field.type) for field in promised], "what was promised to Spark"
+        return Frame(made)
+
+    def parcels(self) -> list[Parcel]:
+        return [Parcel(**row) for batch in self.batches for row in batch.to_pylist()]
+
+
+class CrossingHost(KernelHost):
+    """Rows, and results of operators, take the crossings of a plan, fused as it says."""
+
+    def _pack(
+        self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
+    ) -> Iterator[Parcel]:
+        apart = len(ways) > 1 or bool(ways[0].in_one().steps)
+        carrier, gap = _carrier(source), None if apart else ways[0].gap
+        fields = {field.name: field for field in source.schema}
+        named = {source.time: fields[source.time]} | fields | {carrier: pa.field(carrier, pa.string())}
+        enter = Entrance(0, list(named), carrier, list(self._labels), apart)
+        size = -(-len(rows) // packs)
+        for sender, start in enumerate(range(0, len(rows), size or 1)):
+            some = (
+                row | {carrier: _broken(row, source.time, gap) or row.get(carrier)}
+                for row in rows[start : start + size]
+            )
+            table = to_arrow(some, pa.schema(named.values()))
+            numbered = table.rename_columns([f"c{place}" for place in range(len(named))])
+            packed = self._crossings.pack(Frame(numbered.to_batches()), enter, ways)
+            for parcel in packed.parcels():
+                if not parcel.channel.startswith(HIGHEST):
+                    yield replace(parcel, sender=sender)
+
+    def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
+        given = list(parcels)
+        if not ways:
+            return iter(given)
+        frame = Frame([pa.RecordBatch.from_pylist([vars(one) for one in given], _PARCEL_ARROW)])
+        return iter(self._crossings.repack(frame, above, ways).parcels())
+
+    @property
+    def _crossings(self) -> Crossings:
+        return Crossings(list(self._labels))
