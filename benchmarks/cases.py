@@ -10,6 +10,7 @@ from benchmarks.data import Dataset, Even, Preloaded, Skewed
 
 Engine = Literal["spark", "tidegate", "per-key"]
 Emission = Literal["on_watermark", "on_window_close", "changelog"]
+Steps = Literal["fused", "unfused"]
 
 #: The span of 5 M events, in seconds of event time.
 SPAN = 440
@@ -83,6 +84,8 @@ class Case:
     complete: bool = True
     #: The right side of a join.
     other: Dataset | None = None
+    #: Events take steps before the windows.
+    steps: Steps | None = None
 
     @property
     def name(self) -> str:
@@ -129,6 +132,7 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _join_hopping,
         _join_session,
         _join_skewed,
+        _fusion,
     )
     return {case.name: case for make in makers for case in make(scale)}
 
@@ -280,3 +284,11 @@ def _join_skewed(scale: int) -> Iterator[Case]:
     left, right = _streams(scale, rate=500, keys=50_000)
     streams = replace(left, hot=0.1), replace(right, hot=0.1)
     yield _join("join-skewed", "tidegate", Join(Window(1, 1), Window(1, 1)), streams)
+
+
+def _fusion(scale: int) -> Iterator[Case]:
+    """Four steps in one crossing from Spark to Python, together with packing; and each in its own."""
+    data = _events(scale, 6, 500_000)
+    runs: tuple[tuple[Steps, str], ...] = (("unfused", "-unfused"), ("fused", ""))
+    for steps, variant in runs:
+        yield Case("fusion", "tidegate", data, TUMBLING, 1, data.rows, variant=variant, steps=steps)
