@@ -1,13 +1,14 @@
 """Fixtures for tests and for the examples in docstrings: one Spark session for all of them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestItem
 
 #: Modules whose docstring examples run against Spark.
-_SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.spark.session")
+_SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.api.folders.read_folder", "tidegate.spark.session")
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +22,10 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any], tmp_path: Path) -> None:
     if isinstance(request.node, DoctestItem) and request.node.name.startswith(_SPARK_EXAMPLES):
         spark = request.getfixturevalue("spark")
+        doctest_namespace |= {"spark": spark, "clicks_folder": tmp_path}
         doctest_namespace["clicks_df"] = spark.sql(
             "select timestamp'2024-05-01 12:00:01Z' ts, 'ann' user, 12.5D price "
             "union all select timestamp'2024-05-01 12:00:07Z', 'bob', 3.0D"

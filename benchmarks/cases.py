@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from benchmarks.data import Dataset, Even, Preloaded, Skewed
+from benchmarks.data import Dataset, Even, Preloaded, Resent, Skewed
 
-Engine = Literal["spark", "tidegate", "per-key"]
+#: A kernel runs without Spark, on one core.
+Engine = Literal["spark", "tidegate", "per-key", "kernel"]
 Emission = Literal["on_watermark", "on_window_close", "changelog"]
 Steps = Literal["fused", "unfused"]
 
@@ -66,13 +67,36 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """How long ids are remembered, in seconds; the tolerance is the same, as Spark has one for both."""
+
+    delay: int
+
+
+@dataclass(frozen=True)
+class Admission:
+    """How many tokens flow into a stream's bucket each second, and how many it holds."""
+
+    max_rate: float
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Paced:
+    """How long batches should take, and how many times too many rows the first one has."""
+
+    target_ms: int
+    start: float
+
+
+@dataclass(frozen=True)
 class Case:
     """One engine on one workload, run in a process of its own."""
 
     workload: str
     engine: Engine
     dataset: Dataset
-    window: Window | Session | Sliding | Join
+    window: Window | Session | Sliding | Join | Distinct | Admission
     #: Steady batches are those after this many, as far as they have the full number of rows.
     warmup: int
     #: A full batch's, those of both sides together where there are two.
@@ -84,6 +108,8 @@ class Case:
     complete: bool = True
     #: The right side of a join.
     other: Dataset | None = None
+    #: The rows of batches are found while it runs.
+    paced: Paced | None = None
     #: Events take steps before the windows.
     steps: Steps | None = None
 
@@ -108,10 +134,14 @@ SLIDING = {f"sliding-{name}": Sliding(seconds) for name, seconds in LOOKBACKS.it
 #: A short lookahead, so that each batch has about as many results as events.
 AHEAD = {f"sliding-ahead-{name}": Sliding(seconds, 10) for name, seconds in LOOKBACKS.items()}
 SLIDING_SLICES = {"sliding-slice": Sliding(10), "sliding-ahead-slice": Sliding(10, 10)}
+#: Long enough for the part of a batch that depends on its rows to be most of it.
+PACED = {"batching-small": Paced(1000, 0.1), "batching-large": Paced(1000, 10)}
 #: Tumbling windows with hopping ones, of which more and more are open at a time.
 JOIN_HOPPING = {
     f"join-hopping-{size}-10": Join(TUMBLING, Window(size, 10)) for size in (10, 30, 60, 120)
 }
+#: Streams by the name of the workload.
+ADMISSION = {"admission-1k": 1_000, "admission-10k": 10_000, "admission-100k": 100_000}
 
 
 def catalogue(quick: bool = False) -> dict[str, Case]:
@@ -132,6 +162,10 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _join_hopping,
         _join_session,
         _join_skewed,
+        _dedupe,
+        _dedupe_state,
+        _admission,
+        _batching,
         _fusion,
     )
     return {case.name: case for make in makers for case in make(scale)}
@@ -284,6 +318,38 @@ def _join_skewed(scale: int) -> Iterator[Case]:
     left, right = _streams(scale, rate=500, keys=50_000)
     streams = replace(left, hot=0.1), replace(right, hot=0.1)
     yield _join("join-skewed", "tidegate", Join(Window(1, 1), Window(1, 1)), streams)
+
+
+def _dedupe(scale: int) -> Iterator[Case]:
+    """No id is forgotten: the longest memory there can be over this data."""
+    data = Resent(5_000_000 // scale, 500_000 // scale, 5_000_000 / SPAN / scale)
+    for engine in ("spark", "tidegate"):
+        yield Case("dedupe", engine, data, Distinct(600), warmup=1, rows=data.rows)
+
+
+def _dedupe_state(scale: int) -> Iterator[Case]:
+    """A batch is 44 s long, and ids are remembered for 200 s: those of five batches, or a few more."""
+    data = Resent(10_000_000 // scale, 500_000 // scale, 5_000_000 / SPAN / scale)
+    yield Case("dedupe-state", "kernel", data, Distinct(100), warmup=10, rows=data.rows)
+
+
+def _admission(scale: int) -> Iterator[Case]:
+    """A stream may have seven tenths of what it sends, so three tenths are turned away."""
+    rate = 5_000_000 / SPAN
+    for name, streams in ADMISSION.items():
+        data = Even(2_500_000 // scale, 500_000 // scale, rate / scale, streams // scale)
+        sent = rate / streams
+        limits = Admission(max_rate=round(0.7 * sent, 6), capacity=max(5, round(10 * sent)))
+        engines: tuple[Engine, ...] = ("kernel", "tidegate") if streams == 10_000 else ("kernel",)
+        for engine in engines:
+            yield Case(name, engine, data, limits, warmup=1, rows=data.rows)
+
+
+def _batching(scale: int) -> Iterator[Case]:
+    """Data for a first batch that is ten times too large; the steady batches are those after ten."""
+    data = _events(1 if scale == 1 else 2, 30, 500_000)
+    for name, paced in PACED.items():
+        yield Case(name, "tidegate", data, Sliding(10), 10, rows=1, complete=False, paced=paced)
 
 
 def _fusion(scale: int) -> Iterator[Case]:

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import AHEAD, GROWTH, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS
+from benchmarks.cases import ADMISSION, AHEAD, GROWTH, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {"spark": "#9aa5b1", "tidegate": "#0b7285", "per-key": "#e8590c"}
+_COLOURS = {"spark": "#9aa5b1", "tidegate": "#0b7285", "per-key": "#e8590c", "kernel": "#2b8a3e"}
 Results = dict[str, dict[str, Any]]
 
 
@@ -36,8 +36,10 @@ def draw(report: dict[str, Any], path: Path) -> None:
         _sliding_per_key,
         _joins,
         _join_growth,
+        _dedupe,
+        _admission,
     )
-    figure, axes = pyplot.subplots(2, 6, figsize=(31, 9), layout="constrained")
+    figure, axes = pyplot.subplots(2, 7, figsize=(36, 9), layout="constrained")
     for panel, axis in zip(panels, axes.flat, strict=True):
         panel(axis, results)
         if not axis.patches:
@@ -105,6 +107,18 @@ def _join_growth(axis: Axes, results: Results) -> None:
     names = [f"{name}/tidegate" for name in JOIN_HOPPING]
     _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
     axis.set(title="Joins with longer windows, same input", ylabel="events per second, of both sides")
+
+
+def _dedupe(axis: Axes, results: Results) -> None:
+    names = ["dedupe/spark", "dedupe/tidegate", "dedupe-state/kernel"]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"])
+    axis.set(title="Duplicates; a kernel has one core", ylabel="events per second")
+
+
+def _admission(axis: Axes, results: Results) -> None:
+    names = ["admission-10k/tidegate", *(f"{name}/kernel" for name in ADMISSION)]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"] / 1e6)
+    axis.set(title="Admission; a kernel has one core", ylabel="million events per second")
 
 
 def _small(axis: Axes, results: Results) -> None:

@@ -103,6 +103,46 @@ class Even(Steady):
 
 
 @dataclass(frozen=True)
+class Resent:
+    """Messages with an id each, some of them sent again: in their own batch, or in the next one."""
+
+    events: int
+    rows: int
+    rate: float
+    #: The share of the rows that were there before.
+    again: float = 0.05
+    files: int = 2
+    seed: int = 5
+
+    @property
+    def batches(self) -> int:
+        return self.events // self.rows
+
+    @property
+    def messages(self) -> int:
+        """Those of a batch that are new."""
+        return self.rows - round(self.rows * self.again)
+
+    def batch(self, index: int) -> pa.Table:
+        rng = np.random.default_rng([self.seed, index])
+        own, before = self._sent(index), self._sent(max(0, index - 1))
+        choice = rng.integers(self.messages, size=self.rows - self.messages)
+        here, earlier = np.array_split(choice, 2)
+        again = np.concatenate([own[:, here], before[:, earlier]], axis=1)
+        places = rng.integers(self.messages, size=len(choice))
+        seconds, ids, price = np.insert(own, places, again, axis=1)
+        return _table(seconds, ids.astype(int), price)
+
+    def _sent(self, index: int) -> np.ndarray:
+        """Seconds, ids and prices of a batch's new messages."""
+        rng = np.random.default_rng([self.seed, index, 0])
+        arrival = np.sort(rng.uniform(index, index + 1, self.messages)) * (self.rows / self.rate)
+        seconds = arrival - rng.uniform(0, DISORDER, self.messages) + DISORDER
+        ids = index * self.messages + np.arange(self.messages)
+        return np.stack([seconds, ids, rng.uniform(0, 100, self.messages).round(2)])
+
+
+@dataclass(frozen=True)
 class Preloaded:
     """Batches that load distinct keys, then batches that touch some of them, all within one hour.
 

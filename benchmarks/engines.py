@@ -1,6 +1,7 @@
 """The same question to each engine: count and sum(price) by user and window.
 
-Around each row, where Spark has no operator of its own, it is max(price) as well. Joins ask for pairs.
+Around each row, where Spark has no operator of its own, it is max(price) as well. Joins ask for pairs,
+duplicates and admission for the rows that are left.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks.cases import Case, Join, Session, Sliding, Window
+from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, Window
+from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
+from tidegate.plan.nodes import Admit, Dedupe, KeyBy, Output, Source
+from tidegate.plan.sla import declare_sla
+from tidegate.plan.time import micros
+from tidegate.spark import lower
 
 #: In seconds; more than the disorder of the data, so that no row is late.
 TOLERANCE = 5
@@ -23,11 +29,19 @@ def results(case: Case, *streams: DataFrame) -> DataFrame:
     """The results of a case: user, window_start, window_end, n, spend.
 
     Around rows: ts, user, price, n, spend, most. Pairs: user, and window, ts and price of both sides.
+    Rows that are left: ts, user, price, and a digest of them.
     """
     if isinstance(case.window, Join):
         return _JOINS[case.engine](case.window, *streams)
     if case.steps is not None:
         return _stepped(case, *streams)
+    if isinstance(case.window, Distinct | Admission):
+        [events] = streams
+        rows = (
+            _spark_rows(case.window, events) if case.engine == "spark" else _tidegate_rows(case, events)
+        )
+        # Short enough for sums of many to be exact.
+        return rows.withColumn("digest", F.xxhash64("ts", "user", "price").bitwiseAND(0xFFFFFFFF))
     return _ENGINES[case.engine](case, *streams)
 
 
@@ -49,12 +63,16 @@ def _timed(events: DataFrame) -> DataFrame:
     return events.withWatermark("ts", f"{TOLERANCE} seconds")
 
 
-def _tidegate(case: Case, events: DataFrame) -> DataFrame:
+def paced_results(case: Case, events: DataFrame) -> Any:
+    """The question of a case whose query is to be started by tidegate, which then steers its reader."""
     aggregates = {"n": tg.count(), "spend": tg.sum("price")}
     if isinstance(case.window, Sliding):
         aggregates["most"] = tg.max("price")
-    totals = _windowed(events, case.window).agg(**aggregates)
-    rows = totals.emit(getattr(tg.emit, case.emission)()).to_df()
+    return _windowed(events, case.window).agg(**aggregates)
+
+
+def _tidegate(case: Case, events: DataFrame) -> DataFrame:
+    rows = paced_results(case, events).emit(getattr(tg.emit, case.emission)()).to_df()
     if case.emission != "changelog":
         return rows
     # What is taken back counts against what was put out, so that the sums are those of the answer.
@@ -130,6 +148,29 @@ def _spark_side(events: DataFrame, window: Window, side: str) -> DataFrame:
 
 def _tidegate_join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
     return _windowed(left, join.left).join(_windowed(right, join.right)).to_df()
+
+
+def _spark_rows(distinct: Distinct | Admission, events: DataFrame) -> DataFrame:
+    assert isinstance(distinct, Distinct), "Spark has no admission of its own"
+    timed = events.withWatermark("ts", f"{distinct.delay} seconds")
+    return timed.dropDuplicatesWithinWatermark(["user"])
+
+
+def _tidegate_rows(case: Case, events: DataFrame) -> DataFrame:
+    return lower.to_df(row_plan(case), [events])
+
+
+def row_plan(case: Case) -> Output:
+    """The plan of a case whose results are rows that are left."""
+    if isinstance(case.window, Distinct):
+        delay = micros(f"{case.window.delay} s", "delay")
+        return Dedupe(KeyBy(Source(SCHEMA, "ts", delay), ("user",)), within=delay)
+    assert isinstance(case.window, Admission)
+    source = Source(SCHEMA, "ts", micros(f"{TOLERANCE} s", "tolerance"))
+    limits = declare_sla(
+        max_rate=case.window.max_rate, capacity=case.window.capacity, max_lag="5 s", arrival="ts"
+    )
+    return Admit(KeyBy(source, ("user",)), limits)
 
 
 _ENGINES = {"spark": _spark, "tidegate": _tidegate, "per-key": _per_key}

@@ -74,8 +74,11 @@ def run_case(name: str, quick: bool) -> dict[str, Any]:
     logs.mkdir(parents=True, exist_ok=True)
     stem = logs / name.replace("/", "-")
     command = [sys.executable, "-m", "benchmarks.run", name, *(["--quick"] if quick else [])]
-    # Spark's workers import the processors of this package too.
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    # Spark's workers import the processors of this package too. Each has one thread, as a kernel alone.
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
+        "POLARS_MAX_THREADS": "1",
+    }
     out, err = stem.with_suffix(".out"), stem.with_suffix(".err")
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, env=environment)

@@ -10,8 +10,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import AHEAD, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS, Case, Join, Sliding
-from benchmarks.data import Preloaded
+from benchmarks.cases import (
+    ADMISSION,
+    AHEAD,
+    JOIN_HOPPING,
+    PACED,
+    SLIDING,
+    SLIDING_SLICES,
+    WINDOWS,
+    Admission,
+    Case,
+    Distinct,
+    Join,
+    Sliding,
+)
+from benchmarks.data import CLOSING_GAP, Even, Preloaded, Resent
 
 #: Results of cases by the name of the case.
 Results = dict[str, dict[str, Any]]
@@ -26,6 +39,7 @@ _PAIRS = (
     ("session-slice", "session-slice/per-key", "session-slice/tidegate"),
     *((name, f"{name}/per-key", f"{name}/tidegate") for name in SLIDING_SLICES),
     ("join-tumbling", "join-tumbling/spark", "join-tumbling/tidegate"),
+    ("dedupe", "dedupe/spark", "dedupe/tidegate"),
     ("fusion", "fusion/tidegate-unfused", "fusion/tidegate"),
 )
 
@@ -95,6 +109,24 @@ def memory(over: str, under: str) -> Callable[[Results], float | None]:
     return measure
 
 
+def growth(case: str) -> Callable[[Results], float | None]:
+    """How many times the state before the first steady batch that after the last one is."""
+
+    def measure(results: Results) -> float | None:
+        if case not in results:
+            return None
+        stored, steady = results[case]["batch_state_bytes"], results[case]["steady"]["batches"]
+        return stored[-1] / stored[-steady - 1]
+
+    return measure
+
+
+def paced(workload: str, figure: str) -> Callable[[Results], float | None]:
+    """How the batches of a case did whose rows are found while it runs."""
+    case = f"{workload}/tidegate"
+    return lambda results: results[case]["paced"][figure] if case in results else None
+
+
 def _spark_over_tidegate(workload: str) -> Callable[[Results], float | None]:
     return ratio(f"{workload}/spark", f"{workload}/tidegate")
 
@@ -161,6 +193,27 @@ TARGETS = (
         None,
         memory("join-skewed/tidegate", "join-tumbling/tidegate"),
     ),
+    Target("duplicates, 5 M ids, against Spark", 3, _spark_over_tidegate("dedupe")),
+    Target(
+        "duplicates: state of 20 batches against 10, ids kept for 200 s",
+        1.2,
+        growth("dedupe-state/kernel"),
+        at_most=True,
+    ),
+    *(
+        Target(f"{name} streams, one core", 2e6, throughput(f"{name}/kernel"), unit="events/s")
+        for name in ADMISSION
+    ),
+    Target("admission in a query", None, throughput("admission-10k/tidegate"), unit="events/s"),
+    *(
+        target
+        for workload in PACED
+        for target in (
+            Target(f"{workload}: until 1 s", 10, paced(workload, "reached"), True, "batches"),
+            Target(f"{workload}: median after ten, off 1 s by", 0.2, paced(workload, "off"), True),
+            Target(f"{workload}: share after ten within 20 %", None, paced(workload, "near")),
+        )
+    ),
 )
 
 
@@ -181,8 +234,8 @@ def checks(results: Results, cases: dict[str, Case]) -> list[Check]:
         reference = next(other for other in complete if other.workload == case.workload)
         if reference is not case and case.emission != "changelog":
             found.append(_same(case, results[reference.name], results[case.name]))
-    found += [_loaded(cases[name], results[name]) for name in results if not cases[name].complete]
-    return found
+    loaded = [cases[name] for name in results if isinstance(cases[name].dataset, Preloaded)]
+    return found + [_loaded(case, results[case.name]) for case in loaded]
 
 
 def _all_counted(case: Case, result: dict[str, Any]) -> Check:
@@ -191,6 +244,10 @@ def _all_counted(case: Case, result: dict[str, Any]) -> Check:
         return _one_each(case, case.window, result)
     if isinstance(case.window, Join):
         return _each_pair(case, result)
+    if isinstance(case.window, Distinct):
+        return _each_once(case, result)
+    if isinstance(case.window, Admission):
+        return _as_allowed(case, case.window, result)
     copies = _full_batches(case, result) * case.window.copies
     wanted = copies + (case.emission == "changelog")  # open ones are out, too
     events = result["emitted"]["events"]
@@ -209,6 +266,23 @@ def _each_pair(case: Case, result: dict[str, Any]) -> Check:
     """As many pairs as the data has."""
     pairs, wanted = result["emitted"]["rows"], result["wanted_pairs"]
     return Check(f"{case.name} has each pair once", pairs == wanted, f"{pairs:,} of {wanted:,}")
+
+
+def _each_once(case: Case, result: dict[str, Any]) -> Check:
+    """As many rows as there are messages."""
+    assert isinstance(case.dataset, Resent)
+    rows, wanted = result["emitted"]["rows"], case.dataset.messages * case.dataset.batches
+    return Check(f"{case.name} lets each message pass once", rows == wanted, f"{rows:,} of {wanted:,}")
+
+
+def _as_allowed(case: Case, limits: Admission, result: dict[str, Any]) -> Check:
+    """Some rows are turned away, and streams have no more than they were given, at first and since."""
+    assert isinstance(case.dataset, Even)
+    data, rows = case.dataset, result["emitted"]["rows"]
+    seconds = data.events / data.rate + CLOSING_GAP
+    most = data.keys * (limits.capacity + limits.max_rate * seconds)
+    name = f"{case.name} admits no more than is allowed"
+    return Check(name, 0 < rows < min(most, data.events), f"{rows:,}, at most {most:,.0f}")
 
 
 def _full_batches(case: Case, result: dict[str, Any]) -> int:
@@ -232,8 +306,11 @@ def _same(case: Case, left: dict[str, Any], right: dict[str, Any]) -> Check:
     if isinstance(case.window, Sliding) and case.window.by_arrival:
         # Each engine takes the rows of a batch, which come from several files, in an order of its own.
         return Check(f"{name}, in the number of rows", one["rows"] == two["rows"], rows)
-    counts = [one[count] == two[count] for count in ("rows", "events")]
-    totals = one.keys() - {"rows", "events"}
+    if isinstance(case.window, Admission):
+        # Of rows that arrive at the same moment, each engine takes one of its own first.
+        return Check(f"{name}, in the number of rows", one["rows"] == two["rows"], rows)
+    counts = [one[count] == two[count] for count in ("rows", "events", "digest")]
+    totals = one.keys() - {"rows", "events", "digest"}
     sums = [math.isclose(one[total], two[total], rel_tol=1e-9) for total in totals]
     return Check(name, all(counts + sums), rows)
 

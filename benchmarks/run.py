@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from benchmarks import data, pairs
+from benchmarks import batching, data, kernel, pairs
 from benchmarks.cases import Case, Join, catalogue
 from benchmarks.engines import results
 
@@ -29,6 +29,7 @@ _SUMS = {
     "most": "most",
     "left_price": "price_left",
     "right_price": "price_right",
+    "digest": "digest",
 }
 _CONF = ("spark.sql.", "spark.python.", "spark.driver.memory", "spark.master")
 #: Durations of a batch, in the order Spark runs through them.
@@ -39,18 +40,34 @@ Progress = dict[str, Any]
 
 def main(name: str, quick: bool) -> None:
     case = catalogue(quick)[name]
+    result = _alone(case) if case.engine == "kernel" else _on_spark(case)
+    print(json.dumps(result), flush=True)
+
+
+def _alone(case: Case) -> dict[str, Any]:
+    begun = time.perf_counter()
+    result = measure(case, kernel.run(case))
+    return result | {"total_s": time.perf_counter() - begun}
+
+
+def _on_spark(case: Case) -> dict[str, Any]:
     begun = time.perf_counter()
     spark = tg.local_spark(cores=2, app="benchmark", **_settings(case))
     spark.sparkContext.setLogLevel("ERROR")
     query_begun = time.perf_counter()
-    progress = _run(case, results(case, *_sources(case, spark)))
+    if case.paced is None:
+        progress = _run(case, results(case, *_sources(case, spark)))
+    else:
+        progress = batching.run(case, spark)
     ended = time.perf_counter()
     result = measure(case, progress)
+    if case.paced is not None:
+        result["paced"] = batching.judge(case.paced, result["batch_ms"])
     result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
     spark.stop()
     if isinstance(case.window, Join):
         result["wanted_pairs"] = pairs.wanted(case)
-    print(json.dumps(result), flush=True)
+    return result
 
 
 def measure(case: Case, progress: list[Progress]) -> dict[str, Any]:
@@ -72,6 +89,7 @@ def measure(case: Case, progress: list[Progress]) -> dict[str, Any]:
         },
         "emitted": _emitted(progress),
         "state": _state(steady[-1]),
+        "batch_state_bytes": [_state(batch).get("rocksdbSstFileSize", 0) for batch in with_input],
         "batch_ms": [batch["durationMs"]["triggerExecution"] for batch in progress],
         "batch_rows": [batch["numInputRows"] for batch in progress],
     }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         var,
     )
     from tidegate.api.events import at, events, processing_time, together
+    from tidegate.api.folders import pace, read_folder
     from tidegate.api.snapshots import read_snapshot
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.plan.aggregate import Aggregate
@@ -40,6 +41,7 @@ else:
             "mean", "median", "min", "quantile", "stddev", "sum", "var",
         ),
         "tidegate.api.events": ("at", "events", "processing_time", "together"),
+        "tidegate.api.folders": ("pace", "read_folder"),
         "tidegate.api.snapshots": ("read_snapshot",),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
         "tidegate.plan.aggregate": ("Aggregate",),
@@ -87,8 +89,10 @@ __all__ = [
     "mean",
     "median",
     "min",
+    "pace",
     "processing_time",
     "quantile",
+    "read_folder",
     "read_snapshot",
     "session",
     "sinks",

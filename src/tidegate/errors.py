@@ -15,7 +15,7 @@ TidegateError
 │   └── SessionError           the Spark session lacks something that cannot be set from here
 ├── WatermarkViolation         a watermark that went back, or came from where it cannot
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
-├── SinkError                  a table that cannot take what it is given, or must not
+├── SinkError                  a table or folder that cannot take what it is given, or must not
 └── StateError                 stored state that must not be read as if it were ours
 """
 
@@ -103,7 +103,7 @@ class StepError(TidegateError):
 
 
 class SinkError(TidegateError):
-    """A table cannot take the rows of a channel; nothing of the batch has been written."""
+    """A table or folder cannot take the rows of a channel; nothing of the batch has been written."""
 
 
 class StateError(TidegateError):

@@ -1,5 +1,6 @@
 """Adaptive batching, on simulated sources: batches take a fixed time and a time for each row."""
 
+import math
 import random
 from itertools import pairwise
 
@@ -97,15 +98,82 @@ def test_a_source_that_gets_slower_gets_smaller_batches():
 
 def test_empty_batches_say_nothing():
     batcher = AdaptiveBatcher(1.0, start=RIGHT)
+    batcher.observe(RIGHT, 1.0)
     assert batcher.observe(0, 0.2) == RIGHT
     assert not batcher.points
+
+
+def test_the_first_batch_says_nothing():
+    """It waits for the processes that do the work."""
+    batcher = AdaptiveBatcher(1.0, start=RIGHT)
+    assert batcher.observe(RIGHT, 10.0) == RIGHT
+    assert batcher.observe(RIGHT, 1.0) == RIGHT
+
+
+class WarmingUp(Source):
+    """Takes twice as long at first, less and less of it, and the first batch six times."""
+
+    def __init__(self, fixed, noise, chance):
+        super().__init__(fixed, noise, chance)
+        self.batches = 0
+
+    def takes(self, rows):
+        return super().takes(rows) * (1 + math.exp(-self.batches / 3)) + 5 * (not self.batches)
+
+    def run(self, batcher, count, *, available=10**9):
+        sizes = []
+        for _ in range(count):
+            sizes += super().run(batcher, 1, available=available)
+            self.batches += 1
+        return sizes
+
+
+@EVERY_CHANCE
+@EVERY_SOURCE
+@pytest.mark.parametrize("start", [RIGHT // 10, RIGHT * 10], ids=["small", "large"])
+def test_a_source_that_warms_up_meanwhile(fixed, noise, chance, start):
+    source, batcher = WarmingUp(fixed, noise, chance), AdaptiveBatcher(1.0, start=start)
+    source.run(batcher, 20)
+    for _ in range(100):
+        source.run(batcher, 1)
+        assert source.takes(batcher.rows) == pytest.approx(1.0, rel=0.2)
+
+
+def test_a_batch_that_was_held_up_changes_little():
+    source, batcher = Source(0.3, 0.05, 1), AdaptiveBatcher(1.0, start=RIGHT)
+    source.run(batcher, 20)
+    before = batcher.rows
+    batcher.observe(before, 4.0)
+    assert batcher.rows == pytest.approx(before, rel=0.1)
+
+
+def test_a_throttled_source_is_asked_for_less_and_goes_on_where_it_was():
+    source, batcher = Source(0.3, 0.05, 1), AdaptiveBatcher(1.0, start=RIGHT)
+    source.run(batcher, 20)
+    before = batcher.rows
+    batcher.throttle(0.1)
+    assert batcher.asked == round(before / 10)
+    source.run(batcher, 20, available=batcher.asked)
+    batcher.throttle(1)
+    assert batcher.asked == before
+    batcher.throttle(0)
+    assert batcher.asked == 1
+
+
+@pytest.mark.parametrize("factor", [-0.1, 1.1])
+def test_a_throttle_is_a_part(factor):
+    with pytest.raises(PlanError, match=f"a factor from 0 to 1, got {factor}"):
+        AdaptiveBatcher(1.0).throttle(factor)
 
 
 def test_what_it_does_can_be_seen():
     batcher = AdaptiveBatcher(1.0, start=RIGHT)
     batcher.observe(RIGHT, 2.0)
+    batcher.observe(RIGHT, 2.0)
+    batcher.throttle(0.5)
     assert batcher.metrics() == {
         "batch_rows": RIGHT // 2,
+        "batch_rows_asked": RIGHT // 4,
         "batch_rows_least": 1_000,
         "batch_rows_most": 10_000_000,
         "batch_target_seconds": 1.0,

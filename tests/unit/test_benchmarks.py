@@ -16,12 +16,28 @@ from rich.console import Console
 
 from benchmarks import __main__ as main
 from benchmarks import data, pairs, report
-from benchmarks.cases import JOIN_HOPPING, Case, Join, Session, Sliding, Window, catalogue
+from benchmarks.batching import judge
+from benchmarks.cases import (
+    JOIN_HOPPING,
+    Admission,
+    Case,
+    Distinct,
+    Join,
+    Paced,
+    Session,
+    Sliding,
+    Window,
+    catalogue,
+)
+from benchmarks.engines import row_plan
+from benchmarks.kernel import OneThread
 from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
 from benchmarks.run import PARTS, measure
+from tidegate.operators.keyed import BROKEN
 
 SMALL = data.Skewed(events=3000, rows=1000, rate=100, keys=50)
 EVEN = data.Even(events=3000, rows=1000, rate=100, keys=50)
+RESENT = data.Resent(events=3000, rows=1000, rate=100)
 STATE = data.Preloaded(loaded=400, shared=100, rows=50, touched=20, measured=2)
 
 
@@ -83,6 +99,24 @@ def test_keys_that_last_for_a_pane_are_in_no_other():
     assert len(set.union(*seen.values())) > 2
 
 
+def test_messages_are_sent_again_in_their_batch_and_in_the_next_one():
+    batches = [RESENT.batch(index).to_pylist() for index in range(RESENT.batches)]
+    assert [len(batch) for batch in batches] == [1000] * 3
+    rows = Counter(tuple(row.values()) for batch in batches for row in batch)
+    ids = {user for _, user, _ in rows}
+    assert len(rows) == len(ids) == 3 * RESENT.messages == 3 * 950  # whole rows come again
+    last, before = ([row["user"] for row in batch] for batch in batches[:0:-1])
+    assert len(last) - len(set(last)) > 15
+    assert len(set(last) & set(before)) > 15
+
+
+def test_messages_are_the_same_each_time_and_a_prefix_of_a_longer_data_set():
+    longer = dataclasses.replace(RESENT, events=5000)
+    assert all(RESENT.batch(index).equals(longer.batch(index)) for index in range(3))
+    times = np.concatenate([seconds(RESENT.batch(index)) for index in range(3)])
+    assert 0 <= times.min() < times.max() < 30 + data.DISORDER
+
+
 def test_loading_batches_hold_each_key_once():
     loaded = [
         key for index in range(STATE.load_batches) for key in STATE.batch(index)["user"].to_pylist()
@@ -116,12 +150,17 @@ def changes(case: Case) -> int:
 def emitted(case: Case, rows: int) -> dict:
     if isinstance(case.window, Sliding):
         rows = case.rows + (case.window.lookahead is None)
-        return {"rows": rows, "events": 9, "spend": 1.5, "most": 2.5}
+        return {"rows": rows, "events": 9, "spend": 1.5, "most": 2.5, "digest": 0}
     if isinstance(case.window, Join):
-        return {"rows": rows, "events": 0, "left_price": 1.5, "right_price": 2.5}
+        return {"rows": rows, "events": 0, "left_price": 1.5, "right_price": 2.5, "digest": 0}
+    if isinstance(case.window, Distinct):
+        rows = case.dataset.messages * case.dataset.batches
+        return {"rows": rows, "events": 0, "digest": 77}
+    if isinstance(case.window, Admission):
+        return {"rows": rows, "events": 0, "digest": 0}
     events = case.rows * case.window.copies + (case.complete and case.emission == "changelog")
     rows = rows if case.complete else changes(case)
-    return {"rows": rows, "events": events, "spend": 1.5, "most": 0}
+    return {"rows": rows, "events": events, "spend": 1.5, "most": 0, "digest": 0}
 
 
 def result(case: Case, mean: float, rows: int = 7) -> dict:
@@ -130,6 +169,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         "workload": case.workload,
         "engine": case.engine,
         "steady": {
+            "batches": 2,
             "mean_ms": mean,
             "median_ms": mean,
             "events_per_s": case.rows / mean * 1000,
@@ -138,7 +178,9 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
         "wanted_pairs": 7,
+        "paced": {"reached": 4, "off": 0.1, "near": 0.9},
         "state": {"rocksdbSstFileSize": 2_500_000},
+        "batch_state_bytes": [100, 1000, 1200, 1100],
         "total_s": mean,
         "peak_rss_bytes": {"jvm": 1, "python": 2},
         "others_cpu": 0.0,
@@ -234,6 +276,53 @@ def test_pairs_that_are_missing_or_there_twice_are_noticed():
         assert (check.passed, check.detail) == (False, f"{rows} of 7")
 
 
+def test_rows_that_are_left_must_be_the_same_ones():
+    assert differing("dedupe", "digest", "spark") == ["dedupe/spark = dedupe/tidegate"]
+
+
+def test_admission_is_compared_in_the_number_of_rows():
+    (differs,) = differing("admission-10k", "rows", "kernel")
+    assert differs == "admission-10k/kernel = admission-10k/tidegate, in the number of rows"
+    assert differing("admission-10k", "digest", "kernel") == []
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_messages_that_are_lost_or_pass_twice_are_noticed(change):
+    case = catalogue()["dedupe/tidegate"]
+    wrong = result(case, 1)
+    wrong["emitted"]["rows"] += change
+    (check,) = report.checks({case.name: wrong}, {case.name: case})
+    assert (check.passed, check.detail) == (False, f"{4_750_000 + change:,} of 4,750,000")
+
+
+@pytest.mark.parametrize("rows", [0, 2_500_000, 10**9])
+def test_admission_of_nothing_or_everything_or_too_much_is_noticed(rows):
+    case = catalogue()["admission-10k/kernel"]
+    (check,) = report.checks({case.name: result(case, 1, rows)}, {case.name: case})
+    assert not check.passed
+
+
+def test_state_is_set_against_what_it_was_before_the_steady_batches():
+    (target,) = (
+        target
+        for target in assembled({"dedupe-state/kernel": 1})["targets"]
+        if target["name"].startswith("duplicates: state")
+    )
+    assert (target["measured"], target["reached"]) == (1.1, True)
+
+
+def test_a_kernel_alone_lets_each_message_pass_once_and_forgets_it():
+    plan = row_plan(dataclasses.replace(catalogue()["dedupe-state/kernel"], window=Distinct(15)))
+    host, passed, stored = OneThread(plan), 0, []
+    for index in range(30):
+        rows = dataclasses.replace(RESENT, events=30_000).batch(index)
+        rows = rows.append_column(BROKEN, pa.nulls(rows.num_rows, pa.string()))
+        passed += sum(table.num_rows for table in host.batch(rows))
+        stored.append(host.stored)
+    assert passed == 30 * RESENT.messages
+    assert max(stored[15:]) < 1.2 * max(stored[:15])
+
+
 def stream(rng: np.random.Generator, rows: int) -> pa.Table:
     """Whole seconds, so that times are equal, touch, and lie on edges; before and after the epoch."""
     times = (data.EPOCH + rng.integers(-40, 60, rows)) * 1_000_000
@@ -309,6 +398,14 @@ def test_the_full_batches_of_a_join_have_the_rows_of_both_sides():
     batches = [(200_000, 900), (200_000, 300), (100_000, 10), (200_000, 500), (2, 10), (0, 10)]
     steady = measure(case, [progress(*batch) for batch in batches])["steady"]
     assert (steady["batches"], steady["mean_ms"], steady["events_per_s"]) == (2, 400, 500_000)
+
+
+def test_a_pace_is_reached_by_the_first_batch_that_is_near_and_held_by_those_after_ten():
+    approach = [3000, 2500, 1600, 1199, 1500, *[1000] * 5]
+    held = [*[1100] * 6, *[1300] * 4]
+    judged = judge(Paced(1000, 10), [*approach, *held])
+    assert judged == {"reached": 4, "off": pytest.approx(0.1), "near": 0.6}
+    assert judge(Paced(1000, 10), [2000] * 12)["reached"] == 13
 
 
 def test_a_figure_without_a_bound_is_reported_and_not_judged():

@@ -1,5 +1,7 @@
 """Bytes that leave a process come back as they were, or not at all."""
 
+import math
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -18,6 +20,23 @@ def test_tables_survive_the_journey():
     back = blobs.decode(blobs.encode(TABLES))
     assert back == TABLES
     assert [table.schema for table in back] == [table.schema for table in TABLES]
+
+
+def test_columns_that_are_the_same_are_written_once():
+    values = pa.array([0.1 * i for i in range(1000)])
+    ones = pa.array([1] * 1000)
+    table = pa.table({"n": ones, "price": values, "sum.n": ones, "sum": values, "max": values})
+    blob = blobs.encode([table])
+    assert len(blob) < len(blobs.encode([table.select(["n", "price"])])) + 500
+    assert blobs.decode(blob) == [table]
+    assert blobs.decode(blob)[0].schema == table.schema
+
+
+def test_zeros_of_either_sign_and_numbers_of_other_types_stay_as_they_are():
+    zeros = pa.table({"a": [0.0], "b": [-0.0], "c": [0], "d": pa.array([0], pa.int8()), "e": [math.nan]})
+    [back] = blobs.decode(blobs.encode([zeros]))
+    assert back.schema == zeros.schema
+    assert str(back.to_pylist()) == str(zeros.to_pylist())
 
 
 def test_no_tables_are_a_blob_too():

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -26,7 +27,8 @@ from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.api.windows import tumbling
 from tidegate.errors import ColumnNotFound, DurationError, PlanError, TypeMismatch
-from tidegate.operators import blobs
+from tidegate.operators import blobs, dedupe
+from tidegate.operators.hashing import digest_columns
 from tidegate.operators.kernel import COUNTERS, DEDUPE_COUNTERS
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.optimize import optimize
@@ -161,6 +163,49 @@ def test_nothing_is_kept_of_ids_that_are_forgotten():
     assert kept < 20_000
     assert host.end().main == []
     assert not any(host.stored.values())
+
+
+def test_state_grows_with_what_is_remembered_not_with_time():
+    """Twenty times as long, the same memory; and each id in little more than its digest and time."""
+    host, sizes = KernelHost(dedupe_plan(4_000)), []
+    for start in range(0, 200_000, 1_000):
+        host.batch([at(time, f"message {time}") for time in range(start, start + 1_000)])
+        sizes.append(sum(len(page) for pages in host.stored.values() for page in pages.values()))
+    remembered = 4_000 + 1_000 + 1_000  # within, the batch's own, and a page that goes as a whole
+    assert max(sizes[10:]) < 24 * remembered
+    assert max(sizes[100:]) <= 1.05 * max(sizes[10:100])
+
+
+@pytest.mark.parametrize("bits", [0, 1, 3])
+def test_ids_that_share_half_of_their_digest_are_told_apart(monkeypatch, bits):
+    """Which never happens: so it is made to."""
+
+    def alike(table):
+        one, two = digest_columns(table)
+        return one & np.uint64((1 << bits) - 1), two
+
+    monkeypatch.setattr(dedupe, "digest_columns", alike)
+    host = KernelHost(dedupe_plan(100), buckets=2)
+    users = [f"u{number}" for number in range(50)]
+    assert duplicates(host.batch([at(1, user) for user in users * 2])) == 50
+    assert duplicates(host.batch([at(2, user) for user in [*users, "new"]])) == 50
+    host.restart()
+    got = host.batch([at(2, user) for user in ["newer", *users, "new"]])
+    assert (passed(got, "user"), duplicates(got)) == ([(2, "newer")], 51)
+
+
+def test_large_pages_are_not_written_again(monkeypatch):
+    monkeypatch.setattr(dedupe, "_LARGE", 30)
+    host, written = KernelHost(dedupe_plan(10_000)), set()
+    for start in range(0, 1_000, 40):
+        host.batch([at(time, str(time)) for time in range(start, start + 40)])
+        written |= {*host.stored[0, 0]}
+    assert len(written) == 25 + 1  # a page for each batch, and the directory
+    small = KernelHost(dedupe_plan(10_000))
+    for start in range(0, 1_000, 20):
+        small.batch([at(time, str(time)) for time in range(start, start + 20)])
+    assert len(small.stored[0, 0]) < 30
+    assert duplicates(small.batch([at(999, str(time)) for time in range(1_000)])) == 1_000
 
 
 def test_state_holds_ids_and_times_alone():

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.operators.hashing import hash_array, hash_columns
+from tidegate.operators.hashing import digest_columns, hash_array, hash_columns
 
 # A change of one of these numbers makes every checkpoint unreadable.
 GOLDEN = [
@@ -105,3 +105,75 @@ def test_hashes_spread():
         assert counts.min() > 0.9 * 100_000 / modulus
     texts = hash_array(pa.array([f"user-{i}" for i in range(100_000)]))
     assert len(set(texts.tolist())) == 100_000
+
+
+# -- digests --------------------------------------------------------------------------------------
+
+
+def digests(*columns) -> list[tuple[int, int]]:
+    table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
+    one, two = digest_columns(table)
+    return list(zip(one.tolist(), two.tolist(), strict=True))
+
+
+# These, too, are stored.
+DIGESTS = [
+    (pa.bool_(), True, (0x820477342D9C40C0, 0xFFF51CBB7CECD0DE)),
+    (pa.int8(), -5, (0xCC8C009F76B44512, 0x5D43FA61C1BC5969)),
+    (pa.int64(), 7, (0xEAB29DE408AA52FD, 0x15101F2E57802EF7)),
+    (pa.uint64(), 2**64 - 1, (0x29ABBD84E8A2A2C0, 0x32D3D65873D8A95A)),
+    (pa.float64(), -1.25, (0xDF1F994378A8EBCC, 0x5E48847629B2E93F)),
+    (pa.float64(), math.nan, (0x29F5080CADA621C6, 0xB74542D0941C4E9A)),
+    (pa.decimal128(10, 2), Decimal("-12.30"), (0x3CA39B0354D51B38, 0x6ABC0F4661486773)),
+    (pa.string(), "", (0xE9E0033E3BADAF36, 0xECCCD9687C956327)),
+    (pa.string(), "ann", (0x01CBE2A478940DF9, 0xC7FFBE763542EF65)),
+    (pa.large_string(), "日本 and more", (0x98D8B78B020A1CDF, 0x5B994D13F3BA2128)),
+    (pa.binary(), b"\x00\xff", (0x13BA770676BABBF0, 0x8369617022D5A36B)),
+    (pa.date32(), date(2024, 5, 1), (0x81D52292B26EB927, 0x48B6D0B069477DD1)),
+    (
+        pa.timestamp("us", tz="UTC"),
+        datetime(2024, 5, 1, 12, tzinfo=UTC),
+        (0x6EE3CCE0C8388160, 0xF340E66338CA6E9D),
+    ),
+    (pa.int64(), None, (0x9DA44F6E0275D406, 0x8B62465C0DC15AF0)),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), DIGESTS, ids=lambda value: str(value)[:24])
+def test_digests_stay_what_they_were(kind, value, expected):
+    assert digests(pa.array([value], kind)) == [expected]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+def test_digests_do_not_depend_on_chunks_slices_and_neighbours(kind):
+    values = ["", "a", None, "a" * 7, "a" * 8, "a" * 9, "bb", "a" * 100, None, "end", "a\0", "a\0\0"]
+    whole = pa.array(values).cast(kind)
+    alone = [digests(whole.slice(place, 1))[0] for place in range(len(values))]
+    assert digests(whole) == alone
+    assert digests(whole.slice(3, 5)) == alone[3:8]
+    assert digests(pa.chunked_array([whole.slice(0, 4), whole.slice(4)])) == alone
+    assert len({*alone}) == len(values) - 1  # null is one value
+    assert digests(whole.slice(0, 0)) == []
+
+
+def test_digests_tell_null_from_every_value_and_columns_from_each_other():
+    null = 0x9E3779B97F4A7C15 - (1 << 64)
+    numbers = pa.array([None, null, ~null, 0], pa.int64())
+    assert len({*digests(numbers)}) == 4
+    texts = [pa.array(column) for column in (["ab", "a", "", "abc"], ["c", "bc", "abc", ""])]
+    assert len({*digests(*texts), *digests(*texts[::-1])}) == 6  # two are the same the other way round
+
+
+def test_equal_numbers_have_equal_digests():
+    floats = digests(pa.array([0.0, -0.0, math.nan, -math.nan]))
+    assert [len({*floats[:2]}), len({*floats[2:]}), len({*floats})] == [1, 1, 2]
+    assert digests(pa.array([5], pa.int8())) == digests(pa.array([5], pa.int64()))
+
+
+def test_both_halves_of_digests_spread():
+    for column in (pa.array(np.arange(100_000)), pa.array([f"user-{i}" for i in range(100_000)])):
+        for half in zip(*digests(column), strict=True):
+            assert len({*half}) == 100_000
+            for shift in (0, 20, 56):
+                counts = np.bincount([number >> shift & 63 for number in half])
+                assert counts.min() > 0.85 * 100_000 / 64

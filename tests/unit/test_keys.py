@@ -40,11 +40,24 @@ def test_known_keys_keep_their_codes_when_others_follow():
 
 
 def test_keys_whose_hashes_collide_stay_apart(monkeypatch):
-    monkeypatch.setattr(keys, "hash_columns", lambda table: np.zeros(table.num_rows, dtype=np.uint64))
+    monkeypatch.setattr(keys, "_hashes", lambda table: np.zeros(table.num_rows, dtype=np.uint64))
     index = keys.KeyIndex()
     (some,) = index.codes_of([table_of(k=["a", "b", None])])
     (more,) = index.codes_of([table_of(k=["c", None, "a", "d", "b"])])
     assert (some.tolist(), more.tolist()) == ([0, 1, 2], [3, 2, 0, 4, 1])
+
+
+@pytest.mark.parametrize("colliding", [False, True])
+def test_keys_that_are_all_known_are_found_again(monkeypatch, colliding):
+    if colliding:
+        monkeypatch.setattr(keys, "_hashes", lambda rows: np.full(rows.num_rows, 7, np.uint64))
+    index = keys.KeyIndex()
+    known = table_of(a=[1.5, None, math.nan, 0.0, 1.5], b=["x", None, "x", "y", "y"])
+    index.codes_of([known])
+    again = table_of(a=[-0.0, 1.5, -math.nan, None], b=["y", "y", "x", None])
+    for asked, codes in ((known, [0, 1, 2, 3, 4]), (again, [3, 4, 2, 1]), (again.slice(3), [1])):
+        assert index.codes_of([asked])[0].tolist() == codes
+    assert len(index) == 5
 
 
 def test_an_index_that_grows_in_many_steps_finds_every_key_again():

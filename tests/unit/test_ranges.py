@@ -22,12 +22,10 @@ def windows(chance: random.Random, per_window: int):
         for start in range(place - per_window + 1, place + 3 * per_window):
             inside = [i for i, row in enumerate(rows) if start <= row < start + per_window]
             if inside:
-                ranges.append((start, inside[0], inside[-1]))
+                ranges.append((inside[0], inside[-1]))
         place += 3 * per_window
-    start, low, high = (np.array(column) for column in zip(*ranges, strict=True))
-    positions = np.array(rows)
-    block = positions // per_window * per_window
-    return positions, block, block[low] == start // per_window * per_window, low, high
+    low, high = (np.array(column) for column in zip(*ranges, strict=True))
+    return rows, low, high
 
 
 @pytest.mark.parametrize("how", BY_HAND)
@@ -36,37 +34,42 @@ def windows(chance: random.Random, per_window: int):
 def test_columns_merge_as_each_range_by_itself(how, per_window, kind):
     for seed in range(15):
         chance = random.Random(seed)
-        rows, block, in_first_block, low, high = windows(chance, per_window)
+        rows, low, high = windows(chance, per_window)
         values = np.array([chance.randrange(-50, 50) for _ in rows], dtype=kind)
-        merged = merge_columns({"v": values}, {"v": how}, block, low, high, in_first_block)["v"]
+        merged = merge_columns({"v": values}, {"v": how}, low, high)["v"]
         expected = [BY_HAND[how](values[a : b + 1].tolist()) for a, b in zip(low, high, strict=True)]
         assert merged.tolist() == expected
         assert merged.dtype == kind
 
 
+@pytest.mark.parametrize("how", BY_HAND)
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 33, 64, 100])
+def test_ranges_of_any_length_merge_as_each_by_itself(how, count):
+    values = np.array(random.Random(count).choices(range(-50, 50), k=count))
+    low, high = np.nonzero(np.triu(np.ones((count, count), dtype=bool)))
+    merged = merge_columns({"v": values}, {"v": how}, low, high)["v"]
+    expected = [BY_HAND[how](values[a : b + 1].tolist()) for a, b in zip(low, high, strict=True)]
+    assert merged.tolist() == expected
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
 def test_a_bad_number_stays_in_its_windows(bad):
     """Differences of prefix sums would spread it to everything that follows."""
-    per_window = 4
     rows = np.arange(40)
     values = np.ones(40)
     values[17] = bad
     low, high = rows[:-3], rows[3:]
-    merged = merge_columns(
-        {"v": values}, {"v": "sum"}, rows // per_window, low, high, np.ones(len(low), dtype=bool)
-    )["v"]
+    merged = merge_columns({"v": values}, {"v": "sum"}, low, high)["v"]
     touched = (low <= 17) & (high >= 17)
     assert (merged[~touched] == 4.0).all()
     assert not (merged[touched] == 4.0).any()
 
 
 def test_nan_has_no_order_and_gives_way_to_numbers():
-    rows = np.arange(6)
     values = np.array([math.nan, 1.0, math.nan, math.nan, 5.0, 2.0])
     low, high = np.array([0, 1, 2, 4]), np.array([1, 2, 3, 5])
     for how, expected in (("min", [1.0, 1.0, math.nan, 2.0]), ("max", [1.0, 1.0, math.nan, 5.0])):
-        in_first_block = np.ones(len(low), dtype=bool)
-        merged = merge_columns({"v": values}, {"v": how}, rows // 2, low, high, in_first_block)["v"]
+        merged = merge_columns({"v": values}, {"v": how}, low, high)["v"]
         assert np.array_equal(merged, expected, equal_nan=True)
 
 
@@ -88,5 +91,5 @@ def test_the_tree_merges_each_range_in_row_order(count):
 def test_no_ranges_merge_to_nothing():
     none = np.empty(0, dtype=np.int64)
     assert merge_tree(pl.DataFrame({"items": [[1]]}), concatenate, none, none).rows() == []
-    got = merge_columns({"v": np.ones(3)}, {"v": "sum"}, np.arange(3), none, none, none.astype(bool))
+    got = merge_columns({"v": np.ones(3)}, {"v": "sum"}, none, none)
     assert got["v"].tolist() == []

@@ -54,6 +54,7 @@ from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:
     from tidegate.connectors import Sink
+    from tidegate.spark.pacing import Pace
     from tidegate.spark.query import Query
     from tidegate.spark.schema import DataFrame
 
@@ -396,12 +397,15 @@ class Startable:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         buckets: int | None = None,
+        pace: Pace | None = None,
         fusion: Fusion | None = None,
         **sinks: Sink,
     ) -> Query:
         """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
 
-        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`.
+        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`. With a
+        `pace` the query's metrics say how many rows batches should have; folders that were read with
+        one (`tg.read_folder`) need none here. `fusion` says which steps share a crossing to Python.
         """
         from tidegate.spark import query
 
@@ -413,6 +417,7 @@ class Startable:
             trigger=trigger,
             name=name,
             buckets=buckets,
+            pace=pace,
             fusion=fusion,
         )
 

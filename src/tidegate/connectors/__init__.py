@@ -1,11 +1,11 @@
 """Where rows come from and go to."""
 
 from tidegate.connectors.duckdb import DuckDB
+from tidegate.connectors.files import FileSink
 from tidegate.connectors.postgres import Postgres
 from tidegate.connectors.sinks import (
     ConsoleSink,
     DiscardSink,
-    FileSink,
     MemorySink,
     Preparable,
     Sink,

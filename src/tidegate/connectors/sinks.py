@@ -1,19 +1,17 @@
 """Sinks: where a channel's rows go, batch by batch. Each is a callable `(rows, batch_id)`, or makes one.
 
 A batch that is replayed after a crash has the same id and the same rows, and a sink must not keep
-them twice: files carry the batch id in their names, memory is keyed by it, tables note it.
+them twice: folders and tables note the last one, memory is keyed by it.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
-from pyarrow import fs
 
 #: `(DataFrame of one batch, batch id) → None`. Any function of this form is a sink.
 Write = Callable[[Any, int], None]
@@ -80,34 +78,6 @@ class ConsoleSink:
     def __call__(self, rows: Any, batch_id: int) -> None:
         print(f"-- batch {batch_id}")
         rows.show(self.limit, truncate=False)
-
-
-@dataclass(frozen=True)
-class FileSink:
-    """Files in a folder, named after their batch: a batch written again replaces itself.
-
-    Spark writes them into a folder that readers ignore; then they are moved into place.
-    """
-
-    path: str
-    format: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", location(self.path))
-
-    def __call__(self, rows: Any, batch_id: int) -> None:
-        staging = posixpath.join(self.path, "_staging", str(batch_id))
-        rows.write.mode("overwrite").format(self.format).save(staging)
-        filesystem, folder = fs.FileSystem.from_uri(self.path)
-        batch = f"batch-{batch_id:08d}-"
-        for file in filesystem.get_file_info(fs.FileSelector(folder)):
-            if file.base_name.startswith(batch):
-                filesystem.delete_file(file.path)
-        staged = posixpath.join(folder, "_staging", str(batch_id))
-        for file in filesystem.get_file_info(fs.FileSelector(staged)):
-            if file.is_file and file.base_name.startswith("part-"):
-                filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
-        filesystem.delete_dir(staged)
 
 
 @dataclass(frozen=True)

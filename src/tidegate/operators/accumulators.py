@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from tidegate.operators.ranges import Pieces, fold_pieces, merge_columns, merge_segments, merge_tree
+from tidegate.operators.ranges import Columns, Pieces, fold_pieces, merge_columns, merge_tree
 from tidegate.plan.aggregate import Aggregate, Combine
 
 #: The event time of a packed row, as an integer.
@@ -66,46 +66,33 @@ class Accumulators:
         results = [agg.finish(self._state(name)).alias(name) for name, agg in self.aggregates]
         return states.select(*keep, *results)
 
-    def merge_ranges(
-        self,
-        rows: pl.DataFrame,
-        low: np.ndarray,
-        high: np.ndarray,
-        blocks: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> pl.DataFrame:
-        """The states of overlapping ranges of rows (both ends included).
-
-        Where all ranges have one width, `blocks` are each row's block of that width, and whether a
-        range begins in the first of its two.
-        """
+    def merge_ranges(self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
+        """The states of overlapping ranges of rows (both ends included)."""
         fast = self._columnwise(rows)
-        columns = {name: rows[name].to_numpy() for name in fast}
-        if blocks is None:
-            merged = pl.DataFrame(merge_segments(columns, fast, low, high))
-        else:
-            merged = pl.DataFrame(merge_columns(columns, fast, blocks[0], low, high, blocks[1]))
+        merged = _merge_once(rows, fast, lambda columns: merge_columns(columns, fast, low, high))
         tree = self._merge_slow(rows, fast, low, high)
         return merged if tree is None else pl.concat([merged, tree], how="horizontal")
 
-    def merge_pieces(self, rows: pl.DataFrame, pieces: Sequence[Pieces], count: int) -> pl.DataFrame:
-        """The states of things that are made up of pieces of rows, given in the order of time."""
+    def merge_pieces(
+        self, rows: pl.DataFrame, own: np.ndarray, pieces: Sequence[Pieces]
+    ) -> pl.DataFrame:
+        """The states of pieces of rows, given in the order of time, and of one row behind them."""
         fast = self._columnwise(rows)
-        columns = {name: rows[name].to_numpy() for name in fast}
-        merged = pl.DataFrame(fold_pieces(columns, fast, pieces, count))
-        parts = [self._slow_piece(rows, fast, piece) for piece in pieces]
-        if not parts or parts[0] is None:
+        merged = _merge_once(rows, fast, lambda columns: fold_pieces(columns, fast, own, pieces))
+        if not self._slow(fast):
             return merged
-        together = pl.concat([part for part in parts if part is not None])
+        each = np.arange(len(own))
+        last = Pieces(own, each, each, each)
+        together = pl.concat(self._slow_piece(rows, fast, piece) for piece in (*pieces, last))
         slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
         return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
 
     def _slow_piece(
         self, rows: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
-    ) -> pl.DataFrame | None:
-        if not self._slow(fast):
-            return None
+    ) -> pl.DataFrame:
         merged = self._merge_slow(rows[piece.rows], fast, piece.low, piece.high)
-        return None if merged is None else merged.with_columns(pl.Series(_ASKING, piece.asking))
+        assert merged is not None
+        return merged.with_columns(pl.Series(_ASKING, piece.asking))
 
     def _merge_slow(
         self, rows: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
@@ -156,3 +143,21 @@ class Accumulators:
 
 def _numeric(column: pl.Series) -> bool:
     return column.dtype in (pl.Int64, pl.Int32, pl.Float64, pl.Float32) and not column.null_count()
+
+
+def _merge_once(
+    rows: pl.DataFrame, how: Mapping[str, Combine], merge: Callable[[Columns], Columns]
+) -> pl.DataFrame:
+    """Columns merged, those that hold the same numbers, as counts often do, only once."""
+    columns: Columns = {}
+    twins = {}
+    for name, values in ((name, rows[name].to_numpy()) for name in how):
+        alike = (other for other in columns if how[other] == how[name])
+        twins[name] = next((other for other in alike if _same(columns[other], values)), name)
+        columns.setdefault(twins[name], values)
+    merged = merge(columns)
+    return pl.DataFrame({name: merged[twin] for name, twin in twins.items()})
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other)

@@ -3,142 +3,209 @@
 Up to the first row that is still missing, everything in a window has arrived: that part is one range
 of time. Only the rest, the *frontier*, needs a closer look, and it is as long as rows come out of
 order. It is cut, in the order of time, into blocks of 1, 2, 4 … rows; in each block rows stand in the
-order they arrived, so that what has arrived is its head. A frontier of n rows costs 2·log n heads,
-and rows that come in order cost nothing more.
+order they arrived, so that what has arrived is its head. A frontier of n rows costs about log n
+heads, and rows that come in order cost nothing more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidegate.operators.ranges import Pieces
+from tidegate.operators.ranges import Pieces, binary_digits
 from tidegate.operators.timeline import Timeline
 
 _SHORT = 1 << 16
 
 
-def arrived_ranges(timeline: Timeline, known: int, rows: np.ndarray, lookback: int) -> list[Pieces]:
-    """For each asking row the pieces that make up its window, in the order of time.
+def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: int) -> list[Pieces]:
+    """The pieces of each asking row's window that had arrived before it, in the order of time.
 
     The timeline's first `known` rows came in earlier batches, the others now, in this order; `rows`
-    are those of the latter that ask.
+    are those of the latter that ask, in the order of time.
     """
-    arrival = _arrival(timeline, known)
-    # Neighbours in time ask for neighbours: in this order all that follows goes straight through memory.
-    asking = np.argsort(timeline.position[rows])
-    rows = rows[asking]
     own = timeline.position[rows]
     oldest = timeline.first_from(timeline.key[rows], timeline.time[rows] - lookback)
-    missing = _first_missing(timeline, arrival)[rows]
-    settled = np.minimum(missing - 1, own)
-    pieces = list(_nonempty(timeline.order, oldest, settled, asking))
-    late = missing < own
-    if late.any():
-        begin, end = np.maximum(oldest, missing)[late], own[late]
-        frontier = Frontier.of(timeline, arrival, begin, end)
-        pieces += frontier.heads(begin, end, arrival[rows[late]], asking[late])
-    return pieces
+    missing = np.maximum(_first_missing(timeline, known)[rows - known], oldest)
+    settled, late = np.minimum(missing, own), np.flatnonzero(missing < own)
+    heads: list[Pieces] = []
+    if len(late):
+        frontier = Frontier.of(timeline, oldest[late], missing[late], own[late])
+        settled[late] = frontier.begin
+        heads = [replace(piece, asking=late[piece.asking]) for piece in frontier.heads()]
+    return [*_nonempty(timeline.order, oldest, settled - oldest, np.arange(len(rows))), *heads]
 
 
-def _arrival(timeline: Timeline, known: int) -> np.ndarray:
-    """When each row arrived: rows of earlier batches before all others, as if they had come in order."""
-    in_time = timeline.order
-    arrived = np.concatenate([in_time[in_time < known], np.arange(known, len(in_time))])
-    arrival = np.empty(len(arrived), dtype=np.int64)
-    arrival[arrived] = np.arange(len(arrived))
-    return arrival
-
-
-def _first_missing(timeline: Timeline, arrival: np.ndarray) -> np.ndarray:
-    """For each row the earliest place in time of a row of its key that arrived after it."""
-    by_arrival = np.argsort(arrival, kind="stable")
-    rows = by_arrival[np.argsort(timeline.key[by_arrival], kind="stable")]
+def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
+    """For each row that came now the earliest place in time of one of its key that came after it."""
+    key = timeline.key[known:]
+    # Small numbers are sorted by their digits, which is far faster.
+    by_key = np.argsort(key.astype(np.uint16) if key.max() < _SHORT else key, kind="stable")
     # Keys follow each other in both orders, so a later key's places never come first.
-    places = np.concatenate([timeline.position[rows[1:]], [len(rows)]])
-    missing = np.empty(len(rows), dtype=np.int64)
-    missing[rows] = np.minimum.accumulate(places[::-1])[::-1]
+    places = np.append(timeline.position[known:][by_key[1:]], len(timeline.key))
+    missing = np.empty(len(by_key), dtype=np.int64)
+    missing[by_key] = np.minimum.accumulate(places[::-1])[::-1]
     return missing
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """The rows of all frontiers, in the order of time, closed up; and when each arrived."""
+    """The rows of all frontiers, in the order of time, closed up; and which of them each one needs."""
 
+    #: The row at each place.
     row: np.ndarray
-    arrival: np.ndarray
-    #: Where a place in the timeline is found here.
-    place: np.ndarray
+    #: The places in the order their rows arrived.
+    by_arrival: np.ndarray
+    #: Where in the timeline each frontier begins.
+    begin: np.ndarray
+    #: The place before that, and that of the asking row: what is between them is needed.
+    before: np.ndarray
+    own: np.ndarray
 
     @classmethod
-    def of(cls, timeline: Timeline, arrival: np.ndarray, begin: np.ndarray, end: np.ndarray) -> Frontier:
-        borders = np.zeros(len(timeline.order) + 1, dtype=np.int64)
-        np.add.at(borders, begin, 1)
-        np.add.at(borders, end + 1, -1)
-        covered = np.cumsum(borders[:-1]) > 0
-        row = timeline.order[covered]
-        return cls(row, arrival[row], np.cumsum(covered) - 1)
+    def of(
+        cls, timeline: Timeline, oldest: np.ndarray, missing: np.ndarray, own: np.ndarray
+    ) -> Frontier:
+        # It may begin before the first missing row: at the edge of a large block it needs few of them.
+        earliest = np.maximum(oldest, 2 * missing - own)
+        covered = _covered(earliest, own, len(timeline.order))
+        position, place = np.flatnonzero(covered), np.cumsum(covered) - 1
+        begin = _roundest(place[earliest], place[missing])
+        arrived = timeline.position[covered[timeline.position]]
+        return cls(timeline.order[position], place[arrived], position[begin], begin - 1, place[own])
 
-    def heads(
-        self, begin: np.ndarray, end: np.ndarray, asked_at: np.ndarray, asking: np.ndarray
-    ) -> list[Pieces]:
-        """What has arrived between these places in time, both included."""
-        by_arrival = np.argsort(self.arrival)
-        ranked = self.arrival[by_arrival]
-        # How many of these rows had arrived: compared instead of times of arrival from here on.
-        upto = np.searchsorted(ranked, asked_at, side="right")
-        left, right = self.place[begin], self.place[end] + 1
-        heads: list[Pieces] = []
-        tails: list[Pieces] = []
-        level = 0
-        while len(asking):
-            block = _Blocks.of(by_arrival, level)
-            odd_left, odd_right = (left & 1) == 1, (right & 1) == 1
-            heads += block.heads(self.row, left[odd_left], upto[odd_left], asking[odd_left])
-            tails += block.heads(self.row, right[odd_right] - 1, upto[odd_right], asking[odd_right])
-            left, right = (left + odd_left) >> 1, (right - odd_right) >> 1
-            open_ = left < right
-            left, right, upto, asking = left[open_], right[open_], upto[open_], asking[open_]
-            level += 1
-        return heads + tails[::-1]
+    def heads(self) -> list[Pieces]:
+        """What had arrived of each frontier before the asking row, in the order of time.
+
+        Blocks are halved again and again, and paths lead down to both ends of a frontier. Where the
+        asking row is in a right half, the left one is needed, unless the frontier begins in there;
+        where it does, those right halves are needed that lie behind its beginning.
+        """
+        order = self.by_arrival
+        ends = _Path(np.arange(len(self.own)), self.own, _inverse(order)[self.own])
+        starts = ends.only(np.empty(0, dtype=np.int64))
+        behind: list[Pieces] = []
+        ahead: list[Pieces] = []
+        for level in reversed(range((len(order) - 1).bit_length())):
+            halves = _Halves.of(order, level)
+            end, start = halves.part(ends), halves.part(starts)
+            whole = end.on_right & (end.block > self.before)
+            begins = end.on_right & (end.block <= self.before) & (self.before < end.middle)
+            ahead += end.left_heads(self.row, np.flatnonzero(whole))
+            behind += start.right_heads(self.row, np.flatnonzero(~start.on_right))
+            inner = start.down().and_also(_Path(ends.asking, self.before, end.in_left).only(begins))
+            # One that begins right behind its block needs nothing of it.
+            starts = inner.only((inner.place + 1) % (1 << level) != 0)
+            ends, order = end.down(), halves.parted
+        return behind[::-1] + ahead
 
 
 @dataclass(frozen=True)
-class _Blocks:
-    """Places in time in blocks of `size`, and in each block in the order of arrival."""
+class _Path:
+    """On the way to places, block by block: `count` rows of the block had arrived."""
 
-    size: int
-    order: np.ndarray
-    word: np.ndarray
+    asking: np.ndarray
+    place: np.ndarray
+    count: np.ndarray
+
+    def only(self, chosen: np.ndarray) -> _Path:
+        return _Path(self.asking[chosen], self.place[chosen], self.count[chosen])
+
+    def and_also(self, other: _Path) -> _Path:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Path(*(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Blocks parted in halves of 2^level places; in each half these are in the order of arrival."""
+
+    level: int
+    left: np.ndarray
+    right: np.ndarray
+    #: How many of the first places, 0 … all, are in left halves, when blocks are not parted.
+    lefts: np.ndarray
 
     @classmethod
-    def of(cls, by_arrival: np.ndarray, level: int) -> _Blocks:
-        number = by_arrival >> level
-        # Small numbers are sorted by their digits, which is far faster.
-        small = number.astype(np.uint16) if len(number) >> level < _SHORT else number
-        order = np.argsort(small, kind="stable")
-        return cls(1 << level, by_arrival[order], number[order] * len(order) + order)
+    def of(cls, order: np.ndarray, level: int) -> _Halves:
+        on_right = (order >> level & 1).astype(bool)
+        lefts = np.zeros(len(order) + 1, dtype=np.int64)
+        np.cumsum(~on_right, out=lefts[1:])
+        return cls(level, order[~on_right], order[on_right], lefts)
 
-    def heads(
-        self, rows: np.ndarray, block: np.ndarray, upto: np.ndarray, asking: np.ndarray
-    ) -> Iterator[Pieces]:
-        count = np.searchsorted(self.word, block * len(self.order) + upto)
-        return _nonempty(rows[self.order], block << self._level, count - 1, asking, self.size)
+    def part(self, path: _Path) -> _Parting:
+        low = path.place >> self.level + 1 << self.level
+        in_left = self.lefts[2 * low + path.count] - low
+        return _Parting(self, path, low, (path.place >> self.level & 1).astype(bool), in_left)
 
     @property
-    def _level(self) -> int:
-        return self.size.bit_length() - 1
+    def parted(self) -> np.ndarray:
+        """All places, half after half."""
+        full = len(self.right) >> self.level << self.level
+        pairs = [half[:full].reshape(-1, 1 << self.level) for half in (self.left, self.right)]
+        return np.concatenate([np.stack(pairs, axis=1).ravel(), self.left[full:], self.right[full:]])
+
+
+@dataclass(frozen=True)
+class _Parting:
+    """Where paths come to halves: which one they lead to, and how many rows of the left had arrived."""
+
+    halves: _Halves
+    path: _Path
+    #: Where the halves of their block begin among all left, or all right, ones.
+    low: np.ndarray
+    on_right: np.ndarray
+    in_left: np.ndarray
+
+    @property
+    def block(self) -> np.ndarray:
+        """The first place of the block."""
+        return 2 * self.low
+
+    @property
+    def middle(self) -> np.ndarray:
+        """The first place of its right half."""
+        return 2 * self.low + (1 << self.halves.level)
+
+    def left_heads(self, row: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
+        return self._heads(row[self.halves.left], self.in_left, chosen)
+
+    def right_heads(self, row: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
+        return self._heads(row[self.halves.right], self.path.count - self.in_left, chosen)
+
+    def _heads(self, rows: np.ndarray, count: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
+        asking = self.path.asking[chosen]
+        return _nonempty(rows, self.low[chosen], count[chosen], asking, self.halves.level)
+
+    def down(self) -> _Path:
+        on = np.where(self.on_right, self.path.count - self.in_left, self.in_left)
+        return replace(self.path, count=on)
 
 
 def _nonempty(
-    rows: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    asking: np.ndarray,
-    block: int | None = None,
+    rows: np.ndarray, low: np.ndarray, count: np.ndarray, asking: np.ndarray, level: int | None = None
 ) -> Iterator[Pieces]:
-    filled = low <= high
-    if filled.any():
-        yield Pieces(rows, low[filled], high[filled], asking[filled], block)
+    filled = np.flatnonzero(count > 0)
+    if len(filled):
+        low = low[filled]
+        yield Pieces(rows, low, low + count[filled] - 1, asking[filled], level)
+
+
+def _covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
+    """Which of `count` places lie in any of these ranges, both ends included?"""
+    borders = np.bincount(low, minlength=count) - np.bincount(high + 1, minlength=count)[:count]
+    return np.cumsum(borders) > 0
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Of the numbers `low … high` (both included) that which the highest power of two divides."""
+    digits = binary_digits((low - 1) ^ high) - 1
+    return np.where(low > 0, high >> digits << digits, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -22,13 +23,16 @@ _LENGTH = struct.Struct("<q")
 #: Schema metadata that lists the columns which were 64 bits wide before they were written.
 _WIDE = b"tidegate.wide"
 
+#: That which lists all columns, by name and place, where some were the same and were written once.
+_SAME = b"tidegate.same"
+
 
 def encode(tables: Sequence[pa.Table], *, compressed: bool = False) -> bytes:
     """The tables as one blob; compressed where it is kept: a third of the size, for some time."""
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
     parts = [bytes([VERSION]).ljust(_LENGTH.size, b"\0")]  # Arrow likes its buffers aligned
     for wide in tables:
-        table = _shrink(wide)
+        table = _once(_shrink(wide))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table)
@@ -58,7 +62,7 @@ def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:
         length = _LENGTH.unpack_from(view, start)[0] if body <= len(view) else 0
         if body > len(view) or body + length > len(view):
             raise StateError(f"stored table is cut short after {len(view)} bytes")
-        yield _restore(pa.ipc.open_stream(view[body : body + length]).read_all())
+        yield _restore(_twice(pa.ipc.open_stream(view[body : body + length]).read_all()))
         start = body + length
 
 
@@ -79,7 +83,43 @@ def _restore(table: pa.Table) -> pa.Table:
     shrunk = (table.schema.metadata or {}).get(_WIDE, b"").decode()
     for place in map(int, shrunk.split(",") if shrunk else []):
         table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.int64()))
-    return table.replace_schema_metadata(None) if shrunk else table
+    return table.replace_schema_metadata(None)
+
+
+def _once(table: pa.Table) -> pa.Table:
+    """Columns without those that repeat an earlier one: of single rows, sum and value are the same."""
+    kept: list[tuple[pa.DataType, pa.ChunkedArray | None]] = []
+    places = []
+    for column in table.columns:
+        own = column.type, _bits(column)
+        twins = (place for place, other in enumerate(kept) if own[1] is not None and own == other)
+        places.append(next(twins, len(kept)))
+        if places[-1] == len(kept):
+            kept.append(own)
+    if len(kept) == len(places):
+        return table
+    listed = json.dumps(list(zip(table.column_names, places, strict=True)))
+    metadata = (table.schema.metadata or {}) | {_SAME: listed.encode()}
+    return table.select([places.index(place) for place in range(len(kept))]).replace_schema_metadata(
+        metadata
+    )
+
+
+def _twice(table: pa.Table) -> pa.Table:
+    metadata = table.schema.metadata or {}
+    if _SAME not in metadata:
+        return table
+    columns = {name: table.column(place) for name, place in json.loads(metadata[_SAME])}
+    return pa.table(columns, metadata=metadata)
+
+
+def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Numbers as they are stored: zeros of either sign are not the same, and equal NaNs are."""
+    if pa.types.is_integer(column.type):
+        return column
+    if column.type != pa.float64():
+        return None
+    return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
 
 
 def _narrowest(low: int, high: int) -> pa.DataType | None:

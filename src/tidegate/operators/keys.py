@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.hashing import hash_columns
+from tidegate.operators.hashing import digest_columns, hash_columns
 
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
@@ -55,18 +55,38 @@ class KeyIndex:
     def codes_of(self, tables: Sequence[pa.Table]) -> list[np.ndarray]:
         """The codes of these keys, known or new, for each table."""
         asked = pa.concat_tables(tables)
-        near = self._codes[self._places_of(hash_columns(asked))]
+        hashes = _hashes(asked)
+        codes, others = self._known_codes(asked, hashes)
+        if len(others):
+            codes[others] = self._codes_of(asked.take(pa.array(others)), hashes[others])
+        return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+
+    def _known_codes(self, asked: pa.Table, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of keys that are known, each the first of its hash, as most are; and the others."""
+        if not len(self):
+            return np.empty(len(hashes), dtype=np.int32), np.arange(len(hashes))
+        place = np.minimum(np.searchsorted(self._hashes, hashes), len(self) - 1)
+        codes = self._codes[place]
+        same = self._hashes[place] == hashes
+        known = self.table.take(pa.array(codes))
+        for pair in zip(known.columns, asked.columns, strict=True):
+            same &= _equal(*pair)
+        return codes, np.flatnonzero(~same)
+
+    def _codes_of(self, asked: pa.Table, hashes: np.ndarray) -> np.ndarray:
+        """The codes of keys of which some are new, or share a hash with another."""
+        near = self._codes[self._places_of(hashes)]
         known = [self.table.take(pa.array(near))] if len(near) else []
         distinct, codes = encode(pa.concat_tables([*known, asked]))
         fresh = distinct.slice(len(near))
         numbers = np.arange(len(self), len(self) + fresh.num_rows, dtype=np.int32)
         self._add(fresh, numbers)
-        codes = np.concatenate([near, numbers])[codes[len(near) :]]
-        return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
+        return np.concatenate([near, numbers])[codes[len(near) :]]
 
     def _places_of(self, hashes: np.ndarray) -> np.ndarray:
         """Where these hashes stand in the index, if they do; one may stand there several times."""
-        wanted = np.unique(hashes)
+        wanted = np.sort(hashes)  # far faster than np.unique
+        wanted = wanted[np.diff(wanted, prepend=~wanted[:1]) != 0]
         first = np.searchsorted(self._hashes, wanted)
         count = np.searchsorted(self._hashes, wanted, side="right") - first
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -76,11 +96,16 @@ class KeyIndex:
         if not len(codes):
             return
         self._chunks.append(fresh)
-        hashes = hash_columns(fresh)
+        hashes = _hashes(fresh)
         order = np.argsort(hashes)
         places = np.searchsorted(self._hashes, hashes[order])
         self._hashes = np.insert(self._hashes, places, hashes[order])
         self._codes = np.insert(self._codes, places, codes[order])
+
+
+def _hashes(keys: pa.Table) -> np.ndarray:
+    """What keys are looked up by, in memory alone."""
+    return digest_columns(keys)[0]
 
 
 def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:
@@ -94,6 +119,12 @@ def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     if not names:
         return pa.table({GLOBAL: pa.array(np.zeros(rows.num_rows, dtype=np.int8))})
     return rows.select(names)
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
+    """Which values are equal to their neighbours? Null is to null; what is no number is to nothing."""
+    equal = pc.fill_null(pc.equal(one, other), False)
+    return np.asarray(pc.or_(equal, pc.and_(one.is_null(), other.is_null())))
 
 
 def _encode_column(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:

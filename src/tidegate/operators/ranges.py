@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,50 +13,115 @@ from tidegate.plan.aggregate import Combine
 
 _UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
+#: Blocks up to this size are run through side by side, longer ones one after the other.
+_SHORT = 16
+
 _RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
+
+
+Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Ranges `low … high` (both included) of `rows`, for the rows `asking`; none is empty.
+    """Ranges `low … high` (both included) of `rows`, for the things `asking`; none is empty.
 
-    With a `block`, ranges are heads: each begins where a block of that many rows does, and ends in it.
+    With a `level`, ranges are heads: each begins where a block of 2^level rows does, and ends in it.
     """
 
     rows: np.ndarray
     low: np.ndarray
     high: np.ndarray
     asking: np.ndarray
-    block: int | None = None
+    level: int | None = None
 
 
 def merge_columns(
-    columns: Mapping[str, np.ndarray],
-    how: Mapping[str, Combine],
-    block: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    in_first_block: np.ndarray,
-) -> dict[str, np.ndarray]:
+    columns: Columns, how: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
+) -> Columns:
     """Merge rows `low … high` (both included) of each column that merges by itself.
 
-    Rows are cut into blocks one window wide (van Herk, Gil and Werman). A window meets at most two
-    neighbouring blocks: it is the tail of one and the head of the next. So running results inside
-    each block, from the left and from the right, answer every window with one operation;
-    `in_first_block` says whether a window's first row lies in the first of its two blocks. Nothing
-    outside a window ever touches its value, so a NaN or a huge number stays where it belongs.
+    Rows are cut into blocks of a power of two, of such a size that a range meets two neighbours: it is
+    the tail of one and the head of the next (a disjoint sparse table). So running results inside
+    blocks, from the left and from the right, answer every range with one operation. Nothing outside
+    a range ever touches its value, so a NaN or a huge number stays where it belongs.
     """
-    tail_first, head_last = block[low], block[high]
-    across = tail_first != head_last
-    only_tail = ~across & in_first_block
-    merged = {}
-    for name, values in columns.items():
-        ufunc = _UFUNC[how[name]]
-        head = running(values, block, ufunc)
-        tail = running(values[::-1], block[::-1], ufunc)[::-1]
-        both = ufunc(tail[low], head[high])
-        merged[name] = np.where(across, both, np.where(only_tail, tail[low], head[high]))
+    merged = {name: values[low] for name, values in columns.items()}
+    for level, asking in _by_level(low, high):
+        tails, heads = (_Blocks.of(ends[asking], level) for ends in (low, high))
+        for name, values in columns.items():
+            ufunc = _UFUNC[how[name]]
+            tail, head = tails.from_rows(values, ufunc), heads.up_to_rows(values, ufunc)
+            merged[name][asking] = ufunc(tail, head)
     return merged
+
+
+def _by_level(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The ranges of more than one row by the size of their blocks, which is 2^level."""
+    across, apart = binary_digits(low ^ high) - 1, binary_digits(high - low)
+    # Blocks longer than the range where one ends inside it; else those of half the size, and one does.
+    level = np.minimum(across, apart).astype(np.int8)
+    order = np.argsort(level, kind="stable")
+    edges = np.searchsorted(level[order], np.arange(level.max(initial=-1) + 2))
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        yield number, order[edges[number] : edges[number + 1]]
+
+
+def binary_digits(numbers: np.ndarray) -> np.ndarray:
+    """How many binary digits each number has."""
+    return np.frexp(numbers.astype(np.float64))[1]
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of 2^level rows that certain rows lie in, closed up; and where they lie there."""
+
+    level: int
+    numbers: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray, level: int) -> _Blocks:
+        block = rows >> level
+        asked = np.zeros(int(block.max()) + 1, dtype=bool)
+        asked[block] = True
+        number = np.cumsum(asked) - 1
+        return cls(level, np.flatnonzero(asked), (number[block] << level) | (rows & ((1 << level) - 1)))
+
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """The blocks, one below the other; what fills up the last one lies behind all rows."""
+        full = len(values) >> self.level << self.level
+        blocks = values[:full].reshape(-1, 1 << self.level)
+        if self.numbers[-1] < len(blocks):
+            return blocks[self.numbers]
+        last = np.resize(values[full:], (1, 1 << self.level))
+        return np.concatenate([blocks[self.numbers[:-1]], last])
+
+    def up_to_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
+        """Each row's block merged up to it."""
+        return self.heads(self.cut(values), ufunc)
+
+    def heads(self, blocks: np.ndarray, ufunc: Any) -> np.ndarray:
+        _accumulate(blocks, ufunc)
+        return blocks.ravel()[self.places]
+
+    def from_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
+        """Each row's block merged from it on."""
+        blocks = self.cut(values)
+        _accumulate(blocks[:, ::-1], ufunc)
+        return blocks.ravel()[self.places]
+
+
+def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
+    """Running results inside each block, in its place."""
+    size = blocks.shape[1]
+    # What runs on behind a range may overflow, and is not asked for.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if size > _SHORT:
+            ufunc.accumulate(blocks, axis=1, out=blocks)
+            return
+        for place in range(1, size):
+            ufunc(blocks[:, place - 1], blocks[:, place], out=blocks[:, place])
 
 
 def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
@@ -73,74 +138,26 @@ def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
     return result
 
 
-def merge_segments(
-    columns: Mapping[str, np.ndarray],
-    how: Mapping[str, Combine],
-    low: np.ndarray,
-    high: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Merge rows `low … high` (both included) of each column that merges by itself.
-
-    A binary tree over the rows, level by level: a range of n rows is put together from 2·log n
-    nodes. For ranges of any shape; where all have one width in time, `merge_columns` does less.
-    """
-    merged = {name: values[low] for name, values in columns.items()}
-    levels = dict(columns)
-    ranges, left, right = np.arange(len(low)), low + 1, high + 1
-    while True:
-        open_ = left < right
-        ranges, left, right = ranges[open_], left[open_], right[open_]
-        if not len(ranges):
-            return merged
-        odd_left, odd_right = (left & 1) == 1, (right & 1) == 1
-        for name, level in levels.items():
-            ufunc = _UFUNC[how[name]]
-            for odd, node in ((odd_left, left), (odd_right, right - 1)):
-                into = ranges[odd]
-                merged[name][into] = ufunc(merged[name][into], level[node[odd]])
-            levels[name] = _pairs(level, ufunc)
-        left, right = (left + odd_left) >> 1, (right - odd_right) >> 1
-
-
-def _pairs(level: np.ndarray, ufunc: Any) -> np.ndarray:
-    """Neighbours merged two by two; one without a neighbour is never asked for."""
-    even = len(level) & ~1
-    return ufunc(level[0:even:2], level[1:even:2])
-
-
 def fold_pieces(
-    columns: Mapping[str, np.ndarray],
-    how: Mapping[str, Combine],
-    pieces: Sequence[Pieces],
-    count: int,
-) -> dict[str, np.ndarray]:
-    """Merge the pieces that each of `count` things is made up of; each has at least one."""
-    folded = {name: np.empty(count, dtype=values.dtype) for name, values in columns.items()}
-    begun = np.zeros(count, dtype=bool)
+    columns: Columns, how: Mapping[str, Combine], own: np.ndarray, pieces: Sequence[Pieces]
+) -> Columns:
+    """Merge the row that each thing has of its own with the pieces it asks for."""
+    folded = {name: values[own] for name, values in columns.items()}
     for piece in pieces:
-        rows = {name: values[piece.rows] for name, values in columns.items()}
-        if piece.block is None:
-            merged = merge_segments(rows, how, piece.low, piece.high)
+        if piece.level is None:
+            rows = {name: values[piece.rows] for name, values in columns.items()}
+            merged = merge_columns(rows, how, piece.low, piece.high)
         else:
-            merged = merge_heads(rows, how, piece.block, piece.high)
-        goes_on = begun[piece.asking]
-        new, old = piece.asking[~goes_on], piece.asking[goes_on]
+            merged = _merge_heads(columns, how, piece, piece.level)
         for name, values in merged.items():
-            folded[name][new] = values[~goes_on]
-            folded[name][old] = _UFUNC[how[name]](folded[name][old], values[goes_on])
-        begun[new] = True
+            folded[name][piece.asking] = _UFUNC[how[name]](folded[name][piece.asking], values)
     return folded
 
 
-def merge_heads(
-    columns: Mapping[str, np.ndarray], how: Mapping[str, Combine], block: int, high: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Merge, of the block of rows that each `high` lies in, those up to it."""
-    merged = {}
-    for name, values in columns.items():
-        blocks = np.resize(values, (-(-len(values) // block), block))  # what it repeats lies behind all
-        merged[name] = _UFUNC[how[name]].accumulate(blocks, axis=1).ravel()[high]
-    return merged
+def _merge_heads(columns: Columns, how: Mapping[str, Combine], piece: Pieces, level: int) -> Columns:
+    blocks = _Blocks.of(piece.high, level)
+    rows = blocks.cut(piece.rows)
+    return {name: blocks.heads(values[rows], _UFUNC[how[name]]) for name, values in columns.items()}
 
 
 def merge_tree(

@@ -17,13 +17,19 @@ class RowTable:
     position: str
     #: How many positions a page covers.
     width: int = LAST_POSITION
+    #: What has more rows than this is not merged any more.
+    most: int = LAST_POSITION
 
     def keep(self, state: BucketState, rows: pl.DataFrame, oldest: int) -> None:
         """Store rows; where pages are put together, those before `oldest` are left out."""
         current = pl.col(self.position) >= oldest
         state.append(self.name, rows, self.position, self.width)
         state.compact(
-            self.name, lambda pages: pl.concat(pages).filter(current), self.position, self.width
+            self.name,
+            lambda pages: pl.concat(pages).filter(current),
+            self.position,
+            self.width,
+            self.most,
         )
 
     def pages(

@@ -81,13 +81,7 @@ class Slices:
         states = self.rows.drop(KEY, SLICE)
         if (windows.low == windows.high).all():
             return states[windows.high]
-        # Blocks are one window long; those of different keys must not be taken for one.
-        per_window = self.slicing.per_window
-        block = self._number // per_window
-        new_block = np.concatenate([[True], (np.diff(block) != 0) | (np.diff(self._key) != 0)])
-        in_first = block[windows.low] == self.slicing.first_slice(windows.number) // per_window
-        blocks = np.cumsum(new_block), in_first
-        return self.accumulators.merge_ranges(states, windows.low, windows.high, blocks)
+        return self.accumulators.merge_ranges(states, windows.low, windows.high)
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
         return self.timeline.first_from(key, self.slicing.first_slice(window))

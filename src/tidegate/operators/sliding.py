@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
-from tidegate.operators.arrived import arrived_ranges
+from tidegate.operators.arrived import arrived_before
 from tidegate.operators.keyed import Turn
 from tidegate.operators.late import NEVER
 from tidegate.operators.row_table import RowTable
@@ -42,8 +42,10 @@ class SlidingKernel(RowKernel):
         ]
 
     def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
+        # Groups of one row each: that their numbers are in order makes it eight times as fast.
+        number = pl.Series(_ROW, np.arange(len(time))).set_sorted()
         numbered = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
-            pl.Series(TIME, time), pl.Series(_ROW, np.arange(len(time)))
+            pl.Series(TIME, time), number
         )
         states = self.accumulators.partial(numbered, [_ROW]).sort(_ROW).drop(_ROW)
         if self.window.when is None:
@@ -84,18 +86,23 @@ class SlidingKernel(RowKernel):
     # -- results ------------------------------------------------------------------------------
 
     def _complete(self, state: BucketState, rows: pl.DataFrame | None) -> pl.DataFrame:
-        """The results of rows whose ranges are complete."""
-        triggers = None if rows is None else self._triggers(rows).sort(TIME, maintain_order=True)
+        """The results of rows whose ranges are complete, in the order of time."""
+        triggers = None if rows is None else self.restored(self._triggers(rows))
         if triggers is None or not len(triggers):
             return pl.DataFrame()
-        key, time = triggers[KEY].to_numpy(), triggers[TIME].to_numpy()
+        triggers = triggers.sort(TIME, maintain_order=True)
+        # In the order of the timeline neighbours ask for neighbours, which is far faster.
+        asking = Timeline(triggers[KEY].to_numpy(), triggers[TIME].to_numpy())
+        key, time = asking.key[asking.order], asking.time[asking.order]
         low, high = time - self.window.lookback, time + self.window.reach
         content = pl.concat(self._around(state, key, int(low.min()), int(high.max())))
         timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
         merged = self.accumulators.merge_ranges(
-            content[timeline.order], timeline.first_from(key, low), timeline.last_until(key, high)
+            content.drop(KEY, TIME)[timeline.order],
+            timeline.first_from(key, low),
+            timeline.last_until(key, high),
         )
-        return self._results(triggers, merged)
+        return self._results(triggers, merged[asking.position])
 
     def _arrived(self, state: BucketState, fresh: pl.DataFrame) -> pl.DataFrame:
         """The results of rows over what has arrived up to each of them."""
@@ -103,13 +110,20 @@ class SlidingKernel(RowKernel):
         low = int(time.min()) - self.window.lookback
         before = self._around(state, key, low, int(time.max()))
         content = pl.concat([*before, fresh.select(self._content(fresh))])
-        timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
-        known, everyone = len(content) - len(fresh), np.arange(len(fresh))
-        asking = everyone if self.window.when is None else everyone[fresh[_TRIGGER].to_numpy()]
-        if not len(asking):
+        known = len(content) - len(fresh)
+        asks = np.arange(len(content)) >= known
+        if self.window.when is not None:
+            asks[known:] = fresh[_TRIGGER].to_numpy()
+        if not asks.any():
             return pl.DataFrame()
-        pieces = arrived_ranges(timeline, known, known + asking, self.window.lookback)
-        return self._results(fresh[asking], self.accumulators.merge_pieces(content, pieces, len(asking)))
+        timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
+        rows = timeline.order[asks[timeline.order]]
+        pieces = arrived_before(timeline, known, rows, self.window.lookback)
+        merged = self.accumulators.merge_pieces(content, rows, pieces)
+        as_they_came = np.empty(len(fresh), dtype=np.int64)
+        as_they_came[rows - known] = np.arange(len(rows))
+        triggers = self.restored(self._triggers(fresh))
+        return self._results(triggers, merged[as_they_came[asks[known:]]])
 
     def _around(self, state: BucketState, key: np.ndarray, low: int, high: int) -> list[pl.DataFrame]:
         """What is held of these keys between these times, and perhaps a little more."""
@@ -124,5 +138,4 @@ class SlidingKernel(RowKernel):
         return rows if self.window.when is None else rows.filter(pl.col(_TRIGGER))
 
     def _results(self, triggers: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
-        results = self.accumulators.finish(merged)
-        return pl.concat([self.restored(triggers), results], how="horizontal")
+        return pl.concat([triggers, self.accumulators.finish(merged)], how="horizontal")

@@ -119,7 +119,10 @@ RESIDENT = ResidentBuckets(max_bytes=512 << 20)
 
 
 class BucketState:
-    """One bucket's tables for the length of one micro-batch. `key` columns hold codes of `keys`."""
+    """One bucket's tables for the length of one micro-batch. `key` columns hold codes of `keys`.
+
+    A table may do without; its pages then are not read together with others.
+    """
 
     def __init__(self, store: PageStore, plan: str, resident: Resident | None = None) -> None:
         self._store = store
@@ -165,8 +168,9 @@ class BucketState:
         """The pages' rows, from memory where they are remembered."""
         memory = self._resident.pages
         missing = [page.id for page in pages if page.id not in memory]
-        frames = self.recode([self._fetch(id) for id in missing])
-        memory.update(zip(missing, frames, strict=True))
+        fetched = [self._fetch(id) for id in missing]
+        keyless = [blobs.to_polars(rows) for own, rows in fetched if not own.num_columns]
+        memory.update(zip(missing, keyless or self.recode(fetched), strict=True))
         return [memory[page.id] for page in pages]
 
     def of_keys(self, pages: list[pl.DataFrame], codes: np.ndarray) -> list[pl.DataFrame]:
@@ -195,9 +199,13 @@ class BucketState:
         merge: Callable[[list[pl.DataFrame]], pl.DataFrame],
         position: str,
         width: int = LAST_POSITION,
+        most: int = LAST_POSITION,
     ) -> None:
-        """Merge the newest pages once there are many of them; what is older stays before them."""
-        pile = _pile(self.pages(table))
+        """Merge the newest pages once there are many of them; what is older stays before them.
+
+        What a batch, or a merge, has written more than `most` rows of stays as well.
+        """
+        pile = _pile(self.pages(table), most)
         if len({page.generation for page in pile}) >= _FAN_IN:
             rows = merge(self.read(pile))
             for page in pile:
@@ -256,21 +264,23 @@ class BucketState:
         self._store.remove(page.id)
 
 
-def _pile(pages: list[Page]) -> list[Page]:
-    """The newest pages, back to the first generation that outweighs all after it."""
+def _pile(pages: list[Page], most: int) -> list[Page]:
+    """The newest pages, back to the first generation that is too large, or outweighs all after it."""
     sizes: dict[int, int] = {}
     for page in pages:
         sizes[page.generation] = sizes.get(page.generation, 0) + page.rows
-    total, oldest = 0, 0
+    total, oldest = 0, LAST_POSITION
     for generation, rows in sorted(sizes.items(), reverse=True):
-        if total and rows > _FAN_IN * total:
+        if rows > most or (total and rows > _FAN_IN * total):
             break
         total, oldest = total + rows, generation
     return [page for page in pages if page.generation >= oldest]
 
 
 def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
-    """The rows with codes of a key table that holds only the keys they use."""
+    """The rows with codes of a key table that holds only the keys they use; none if they have no key."""
+    if KEY not in rows.columns:
+        return pa.table({}), blobs.to_arrow(rows)
     codes = rows[KEY].to_numpy()
     if len(codes) * 8 < known.num_rows:  # few of many: sorting them beats marking in a long list
         used, place = np.unique(codes, return_inverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.errors import PlanError, StepError
+from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, FILTERED, SHED_ROWS, Kernel, Parcel, Port, count_parcels
 from tidegate.operators.shedding import Decision, shed
+from tidegate.plan.columns import is_key_type
 from tidegate.plan.graph import places_of
-from tidegate.plan.nodes import RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
+from tidegate.plan.nodes import MAIN, RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
 from tidegate.plan.steps import Filter, Frames, Map, Shed, Step
 
 
@@ -79,6 +80,33 @@ class Way:
         yield from parcels
         yield from (sent for sent in self.port.pack(rows, buckets) if sent.channel != ROWS_IN)
 
+    def begins_like(self, other: Way) -> bool:
+        """Is the first step the same one?"""
+        return self.steps != () and self.steps[:1] == other.steps[:1] and self.time == other.time
+
+
+def pack_along(
+    ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
+) -> Iterator[Parcel]:
+    """Parcels for all operators that rows go to.
+
+    Steps that several ways begin with are taken once. Rows without an event time go the first way
+    alone: each of them is one error.
+    """
+    first, *others = ways
+    alike = [way for way in others if way.begins_like(first)]
+    if alike:
+        taken, parcels = take_steps(first.steps[:1], rows, first.time, decision, buckets[0])
+        yield from parcels
+        behind = [replace(way, steps=way.steps[1:]) for way in (first, *alike)]
+        yield from pack_along(behind, taken, decision, buckets)
+    else:
+        yield from first.pack(rows, decision, buckets)
+    apart = [way for way in others if not way.begins_like(first)]
+    if apart:
+        sound = rows.filter(rows.column(first.time).is_valid())
+        yield from pack_along(apart, sound, decision, buckets)
+
 
 @dataclass(frozen=True)
 class Ways:
@@ -105,12 +133,14 @@ class Ways:
                     if source not in of_sources:
                         first_read_by[-1].append(source)
                     of_sources.setdefault(source, []).append(way)
-        return cls(_shared(of_sources), _shared(of_operators), first_read_by)
+        leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
+        return cls(_shared(of_sources), _shared(of_operators, leaving), first_read_by)
 
 
-def _shared(ways: dict[int, list[Way]]) -> dict[int, list[Way]]:
+def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:
+    """The ways of rows; to leave the query is one of them."""
     return {
-        number: taken if len(taken) == 1 else [way.in_one() for way in taken]
+        number: [way.in_one() for way in taken] if len(taken) > 1 or number in leaving else taken
         for number, taken in ways.items()
     }
 
@@ -195,9 +225,12 @@ def _called(step: Map | Filter, rows: pa.Table) -> Any:
         given = step.function(rows if step.frames == "arrow" else blobs.to_polars(rows))
     except Exception as error:
         raise StepError(step, f"failed: {type(error).__name__}: {error}") from error
-    if isinstance(given, pl.DataFrame):
-        return blobs.to_arrow(given)
-    return given.to_arrow() if isinstance(given, pl.Series) else given
+    if not isinstance(given, pl.DataFrame | pl.Series):
+        return given
+    try:
+        return blobs.to_arrow(given) if isinstance(given, pl.DataFrame) else given.to_arrow()
+    except (pa.ArrowInvalid, pl.exceptions.PolarsError) as error:
+        raise StepError(step, f"gave back a type that Arrow cannot hold: {error}") from error
 
 
 def _kind(given: Any) -> str:
@@ -212,7 +245,7 @@ def map_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema, ti
     given = _tried(step, rows)
     if not isinstance(given, pa.Table):
         raise PlanError(f"{step} gave back {_kind(given)}, not {_WANTED[frames]}")
-    schema = _in_our_types(given.schema)
+    schema = _in_our_types(step, given.schema)
     if time not in schema.names or schema.field(time).type != rows.field(time).type:
         raise PlanError(f"{step} must keep the event time {time!r}, which it is called with, as it is")
     return Map(function, frames, schema)
@@ -240,30 +273,56 @@ def _tried(step: Map | Filter, rows: pa.Schema) -> Any:
         raise PlanError(f"{error}; it was called with no rows, to see what it makes of them") from error
 
 
-def _in_our_types(schema: pa.Schema) -> pa.Schema:
+def _in_our_types(step: Map, schema: pa.Schema) -> pa.Schema:
     """The types that Spark has: it knows one width of text, microseconds, and no unsigned numbers."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise PlanError(f"{step} gave back two columns named {name!r}")
+        if not _is_known(kind := _in_our_type(schema.field(name).type)):
+            raise TypeMismatch(
+                f"{step} gives back: column {name!r} has type {kind}, which Spark has not; cast it"
+            )
     return pa.schema([pa.field(field.name, _in_our_type(field.type)) for field in schema])
 
 
 _OUR_TYPES = {
     pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
 }
 
 
 def _in_our_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _in_our_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_in_our_type(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _in_our_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_our_type(kind.key_type), _in_our_type(kind.item_type))
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us", kind.tz and "UTC")
     if pa.types.is_duration(kind):
         return pa.duration("us")
     return _OUR_TYPES.get(kind, kind)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    """Has Spark the type? Of null, which it has not either, more is said elsewhere."""
+    if pa.types.is_nested(kind):
+        parts = [kind.field(place).type for place in range(kind.num_fields)]
+        return (pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)) and all(
+            map(_is_known, parts)
+        )
+    others = (pa.types.is_duration, pa.types.is_time64, pa.types.is_null)
+    return (is_key_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
+        kind
+    )

@@ -106,7 +106,9 @@ class _Walk:
         self.held = np.zeros(len(gains), dtype=np.int64)
         # This sum may run over; the differences that are taken of it do not.
         self._inflow = np.concatenate([[0], np.cumsum(gains)])
-        self._starts = np.union1d(starts, _fresh_starts(budget, gains))
+        begins = np.zeros(len(gains), dtype=bool)
+        begins[starts] = begins[_fresh_starts(budget, gains)] = True
+        self._starts = np.flatnonzero(begins)
         self._ends = np.append(self._starts[1:], len(gains))
         self._next = self._starts.copy()
         self._level = np.zeros(len(self._starts), dtype=np.int64)
@@ -143,8 +145,8 @@ class _Walk:
 
     def _take(self, lanes: np.ndarray, place: np.ndarray, count: np.ndarray, ahead: _Stretch) -> None:
         taken = np.arange(place.shape[1]) < count[:, None]
-        self.admitted[place[taken]] = ahead.admitted[taken]
-        self.held[place[taken]] = ahead.held[taken]
+        rows = place[taken]
+        self.admitted[rows], self.held[rows] = ahead.admitted[taken], ahead.held[taken]
         moved = np.flatnonzero(count)
         last = moved, count[moved] - 1
         self._level[lanes[moved]] = ahead.held[last] - self.budget.cost * ahead.admitted[last]

@@ -73,7 +73,7 @@ class _Builder:
 
     def _stream(self, name: str, given: model.Stream) -> Stream:
         path = ("streams", name)
-        own = {"path": given.path, "format": given.format}
+        own = {"path": given.path, "format": given.format, "pace": given.pace}
         options = {
             name: _text(value) for name, value in (own | given.options).items() if value is not None
         }

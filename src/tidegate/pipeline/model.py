@@ -267,6 +267,7 @@ class Stream(Model):
     path: str | None = None
     format: Literal["json", "csv", "parquet"] | None = None
     eventtime: EventTime | None = None
+    pace: DurationText | None = None
     options: dict[str, OptionValue] = {}
 
 

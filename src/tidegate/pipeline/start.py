@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidegate.errors import PlanError
 from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.nodes import MAIN
 from tidegate.spark import query
 from tidegate.spark.lower import to_df
+from tidegate.spark.pacing import Pace, mark_of, marked
 from tidegate.spark.passing import PassingQuery, start_passing
-from tidegate.spark.readers import read
+from tidegate.spark.readers import pace_of, read
 from tidegate.spark.schema import spark_schema
-from tidegate.sql.program import Input, Insert
+from tidegate.sql.program import Column, Input, Insert
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame
@@ -23,15 +26,21 @@ Running = query.Query | PassingQuery
 def start(spark: Any, job: Job, *, once: bool = False) -> Running:
     """Start a job's query; `once` takes what is there, and ends."""
     trigger = {"availableNow": True} if once else job.trigger
-    insert, frames = job.insert, [_rows(spark, one) for one in job.insert.inputs]
+    insert = job.insert
+    frames = [_rows(spark, one, checkpoint=job.checkpoint) for one in insert.inputs]
+    pace = _watched(insert.inputs)
     sinks = {channel: sink_of(table) for channel, table in insert.sinks.items()}
     if insert.plan is None:
-        rows = select(frames[0], insert.having, insert.columns)
-        return start_passing(rows, job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name)
+        rows = _selected(frames[0], insert.having, insert.columns)
+        return start_passing(
+            rows, job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name, pace=pace
+        )
     if insert.having is not None or insert.columns is not None:
         results = spark.createDataFrame([], spark_schema(insert.plan.schema))
         sinks[MAIN] = Selected(sinks[MAIN], insert.having, insert.columns, results)
-    return query.start(insert.plan, frames, job.checkpoint, sinks, trigger=trigger, name=job.name)
+    return query.start(
+        insert.plan, frames, job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace
+    )
 
 
 def answer(spark: Any, insert: Insert) -> DataFrame:
@@ -41,7 +50,23 @@ def answer(spark: Any, insert: Insert) -> DataFrame:
     return select(rows, insert.having, insert.columns)
 
 
-def _rows(spark: Any, given: Input, *, streaming: bool = True) -> DataFrame:
-    stream = given.stream
-    rows = read(spark, stream.connector, stream.schema, stream.options, streaming=streaming)
-    return select(rows, given.where, given.columns)
+def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str = "") -> DataFrame:
+    one = given.stream
+    rows = read(
+        spark, one.connector, one.schema, one.options, streaming=streaming, checkpoint=checkpoint
+    )
+    return _selected(rows, given.where, given.columns)
+
+
+def _selected(rows: DataFrame, where: str | None, columns: tuple[Column, ...] | None) -> DataFrame:
+    """Some columns of some rows, still marked as a reader's: none of them may be as it was read."""
+    return marked(select(rows, where, columns), mark_of(rows))
+
+
+def _watched(inputs: Sequence[Input]) -> Pace | None:
+    """The pace of sources that are not steered while they run."""
+    streams = [given.stream for given in inputs if given.stream.connector != "files"]
+    paces = [pace for stream in streams if (pace := pace_of(stream.options))]
+    if len(paces) > 1:
+        raise PlanError("of the streams that a query reads from Kafka one can have a pace, not several")
+    return paces[0] if paces else None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pyarrow import fs
 
+from tidegate.connectors.notes import exists, read_note, write_note
 from tidegate.errors import CheckpointMismatch
 from tidegate.plan.identity import Identity
 
 NOTE = "tidegate.json"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,29 +84,3 @@ def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
 
 def _stored(checkpoint: str) -> Note | None:
     return read_note(posixpath.join(checkpoint, NOTE), lambda note: Note(**note))
-
-
-def exists(uri: str) -> bool:
-    filesystem, path = fs.FileSystem.from_uri(uri)
-    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
-
-
-def read_note(uri: str, understand: Callable[[Any], T]) -> T | None:
-    """What a note says, or nothing where there is none."""
-    if not exists(uri):
-        return None
-    filesystem, path = fs.FileSystem.from_uri(uri)
-    with filesystem.open_input_stream(path) as stream:
-        try:
-            return understand(json.loads(stream.read()))
-        except (ValueError, TypeError) as error:
-            raise CheckpointMismatch(f"{path} is damaged and cannot be read: {error}") from None
-
-
-def write_note(uri: str, note: Any) -> None:
-    """Write a note down, whole or not at all."""
-    filesystem, path = fs.FileSystem.from_uri(uri)
-    filesystem.create_dir(posixpath.dirname(path), recursive=True)
-    with filesystem.open_output_stream(path + ".new") as stream:
-        stream.write(json.dumps(note, indent=2).encode())
-    filesystem.move(path + ".new", path)

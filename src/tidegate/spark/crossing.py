@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
-from tidegate.operators.steps import ROWS_IN, Way, take_steps
+from tidegate.operators.steps import ROWS_IN, Way, pack_along, take_steps
 from tidegate.plan.nodes import MAIN
 from tidegate.plan.steps import Step
 from tidegate.spark.load import Decisions, Sampler
@@ -112,9 +113,10 @@ class Crossings:
             sampler, decision = self._sampler(ways), self._decision()
             for chunk in _chunks(batches):
                 taken, parcels = arrive(chunk)
-                parcels += (sent for way in ways for sent in way.pack(taken, decision, self.labels))
+                parcels += pack_along(ways, taken, decision, self.labels)
                 yield parcel_batch(parcels, _sender())
-            yield parcel_batch(list(sampler.parcels(self.labels[0])) if sampler else [])
+            if sampler is not None:
+                yield parcel_batch(list(sampler.parcels(self.labels[0])))
 
         return rows.mapInArrow(pack, PARCEL)
 
@@ -124,10 +126,10 @@ class Crossings:
         So do the results themselves if they have a channel of their own to leave by.
         """
         leaves = above.outlet != MAIN
-        unpack: Unpack = lambda tables: above.unpack(MAIN, tables)  # noqa: E731
+        unpack: Unpack = partial(above.unpack, MAIN)
         for steps in ways[0].crossings:
             parcels = self._results_through(parcels, above.outlet, unpack, steps, ways[0].time)
-            unpack = lambda tables: tables[0]  # noqa: E731
+            unpack = _as_sent
 
         def repack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sampler, decision = self._sampler(ways), self._decision()
@@ -136,11 +138,12 @@ class Crossings:
                 found, others = _results(batch, above.outlet)
                 results += (unpack(tables) for tables in found)
                 yield batch if leaves else others
-            sent: list[Parcel] = list(sampler.parcels(self.labels[0])) if sampler else []
             if results:
                 rows = pa.concat_tables(results)
-                sent += (one for way in ways for one in way.pack(rows, decision, self.labels))
-            yield parcel_batch(sent, _sender())
+                sent = list(pack_along(ways, rows, decision, self.labels))
+                yield parcel_batch(sent, _sender())
+            if sampler is not None:
+                yield parcel_batch(list(sampler.parcels(self.labels[0])))
 
         return parcels.mapInArrow(repack, PARCEL)
 
@@ -197,6 +200,12 @@ def _results(batch: pa.RecordBatch, channel: str) -> tuple[list[list[pa.Table]],
     is_result = pc.equal(batch.column("channel"), channel)
     found = [blobs.decode(blob) for blob in batch.column("blob").filter(is_result).to_pylist()]
     return found, batch.filter(pc.invert(is_result))
+
+
+def _as_sent(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows that an earlier crossing has unpacked."""
+    [rows] = tables
+    return rows
 
 
 def _wrapped(parcels: list[Parcel]) -> bytes:

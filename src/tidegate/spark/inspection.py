@@ -17,6 +17,7 @@ from tidegate.connectors import location
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.accumulators import Accumulators
+from tidegate.operators.dedupe import DIGEST
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
@@ -195,7 +196,9 @@ def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
 
 
 def _keys(bucket: BucketState) -> int:
-    codes = [frame[KEY] for page in bucket.directory.pages for frame in bucket.read([page])]
+    """How many keys there are; ids have none, and count themselves."""
+    frames = [frame for page in bucket.directory.pages for frame in bucket.read([page])]
+    codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
     return pl.concat(codes).n_unique() if codes else 0
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 from pyspark import TaskContext
 
+from tidegate.connectors.notes import read_note, write_note
 from tidegate.errors import PlanError
 from tidegate.operators.kernel import LOAD, Parcel
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator
 from tidegate.plan.nodes import Plan, stages_of, steps_of
 from tidegate.plan.steps import Policy, Shed
-from tidegate.spark.checkpoint import read_note, write_note
 
 #: Shares travel as whole numbers.
 _WHOLE = 10_000
@@ -42,8 +42,7 @@ class Decisions:
         return next((one for one in self.read() if str(one.batch) == batch), None)
 
     def read(self) -> list[Decision]:
-        note = read_note(self.path, lambda note: [Decision(**one) for one in note["decisions"]])
-        return note or []
+        return read_note(self.path, lambda note: [Decision(**one) for one in note["decisions"]]) or []
 
 
 class Sampler:

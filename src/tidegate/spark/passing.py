@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, location
 from tidegate.plan.nodes import MAIN
 from tidegate.spark.checkpoint import claim
+from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.schema import arrow_schema
 
 #: What is written down beside the checkpoint: there is no state that could belong to another program.
@@ -21,15 +22,16 @@ _IDENTITY = {"operator": "none", "buckets": "0"}
 class PassingQuery:
     """A running query that keeps nothing. `spark` is the Spark query underneath."""
 
-    def __init__(self, spark: StreamingQuery, counts: dict[int, int]) -> None:
+    def __init__(self, spark: StreamingQuery, counts: dict[int, int], pacing: Pacing) -> None:
         self.spark = spark
         self._counts = counts
+        self._pacing = pacing
 
     @property
-    def metrics(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, float]:
         """Rows since the start; every row that comes in goes out."""
         rows = sum(self._counts.values())
-        return {"rows_in": rows, "rows_out": rows}
+        return {"rows_in": rows, "rows_out": rows} | self._pacing.metrics()
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -53,14 +55,17 @@ def start_passing(
     *,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
+    pace: Pace | None = None,
 ) -> PassingQuery:
     """Start a query that writes the rows as they are."""
     checkpoint = location(checkpoint)
     target = Target(claim(checkpoint, _IDENTITY), MAIN, arrow_schema(rows))
     write = sink.prepare(target) if isinstance(sink, Preparable) else sink
     counts: dict[int, int] = {}
+    pacing = Pacing.of([rows], pace, checkpoint)
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
+        begun = now()
         batch.persist()
         try:
             counts[batch_id] = batch.count()
@@ -68,8 +73,12 @@ def start_passing(
                 write(batch, batch_id)
         finally:
             batch.unpersist()
+        pacing.observe(counts[batch_id], begun)
 
     stream = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
-    return PassingQuery(stream.start(), counts)
+    pacing.begin()
+    running = PassingQuery(stream.start(), counts, pacing)
+    pacing.hold(lambda: running.is_active)
+    return running

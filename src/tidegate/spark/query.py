@@ -24,6 +24,7 @@ from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
+from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.session import prepare_session
 
 
@@ -37,6 +38,7 @@ class BatchWriter:
     metrics: Metrics
     progress: ProgressNote | None
     shedding: Shedding | None
+    pacing: Pacing
     _last: int = -1
     _ended: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -45,19 +47,20 @@ class BatchWriter:
         with self._lock:
             if self._ended:
                 raise StartError("the query is being drained: this batch belongs to the next start")
-            self._last = batch_id
-            begun = time.monotonic()
+            self._last, begun = batch_id, now()
             # Several channels are written from one computation: without this each would run it again.
             packed.persist()
             try:
                 counts = self._write_channels(packed, batch_id)
             finally:
                 packed.unpersist()
-            if self.shedding is not None:
-                rows, took = counts[ROWS_IN], time.monotonic() - begun
-                self.shedding.after(batch_id, self.metrics.load, rows, took)
             if self.progress is not None:
                 self.progress.write(self.metrics.sources.note())
+            rows = counts[ROWS_IN]
+            if self.shedding is not None:
+                told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
+                self.pacing.throttle(told.throttle)
+            self.pacing.observe(rows, begun)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -74,8 +77,8 @@ class BatchWriter:
     def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
         """The rows of each channel, written."""
         found = packed.select("bucket", "channel", "rows").collect()
-        now = time.time_ns() // 1000
-        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], now)
+        at = time.time_ns() // 1000
+        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
         for channel, write in self.writes.items():
             if counts[channel]:
                 rows = self.lowered.channel(channel, packed)
@@ -96,10 +99,12 @@ class Query:
     def metrics(self) -> dict[str, float]:
         """Every counter since the start: rows in and out, late rows by fate, errors, unassigned.
 
-        Where load is shed, beside them the score of the last batch, its parts and what came of it.
+        Where load is shed, beside them the score of the last batch, its parts and what came of it;
+        where batches are held to a pace, how many rows they are to have, and why.
         """
-        shedding = self._writer.shedding
-        return self._writer.metrics.totals() | (shedding.coordinator.metrics() if shedding else {})
+        writer = self._writer
+        shedding = writer.shedding.coordinator.metrics() if writer.shedding else {}
+        return writer.metrics.totals() | shedding | writer.pacing.metrics()
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -157,6 +162,7 @@ def start(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     buckets: int | None = None,
+    pace: Pace | None = None,
     fusion: Fusion | None = None,
 ) -> Query:
     """Start the plan with a sink per channel."""
@@ -186,7 +192,8 @@ def start(
     drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), drained_to)
     drain.resume()
     shedding = Shedding.of(policy, checkpoint) if policy else None
-    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress, shedding)
+    pacing = Pacing.of(frames, pace, checkpoint)
+    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress, shedding, pacing)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
@@ -194,7 +201,10 @@ def start(
     )
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
-    return Query(stream.start(), writer)
+    pacing.begin()
+    running = Query(stream.start(), writer)
+    pacing.hold(lambda: running.is_active)
+    return running
 
 
 def _may_be_idle(plan: Plan) -> bool:

@@ -7,9 +7,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 
-def arrow_schema(df: DataFrame) -> pa.Schema:
-    """The frame's schema; a type Arrow has no word for is kept as a null column nobody can use."""
-    return pa.schema([_arrow_field(field) for field in df.schema])
+def arrow_schema(of: DataFrame | StructType) -> pa.Schema:
+    """The schema in Arrow's words; a type it has none for is kept as a null column nobody can use."""
+    fields = of if isinstance(of, StructType) else of.schema
+    return pa.schema([_arrow_field(field) for field in fields])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.errors import PlanError, did_you_mean
+from tidegate.plan.time import micros
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Connector:
             raise PlanError(
                 f"connector {name!r} has no format {value!r}; {did_you_mean(value, self.formats)}"
             )
+        if option == "pace":
+            micros(value, "pace")  # refused here, where it can be pointed at
 
     def check_complete(self, name: str, options: Iterable[str]) -> None:
         for option in self.required:
@@ -45,12 +48,12 @@ _READING = (
 )  # fmt: skip
 
 SOURCES = {
-    "files": Connector(("path", "format"), _READING, formats=("json", "csv", "parquet")),
+    "files": Connector(("path", "format"), (*_READING, "pace"), formats=("json", "csv", "parquet")),
     "kafka": Connector(
         ("kafka.bootstrap.servers",),
         (
             "subscribe", "subscribePattern", "assign", "format", "startingOffsets",
-            "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss",
+            "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "pace",
         ),
         prefix="kafka.",
         formats=("json",),

@@ -19,7 +19,7 @@ from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.operators.steps import ROWS_IN, Way, Ways
+from tidegate.operators.steps import ROWS_IN, Way, Ways, pack_along
 from tidegate.plan.nodes import MAIN, Plan, Source, sources_of
 from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
@@ -146,10 +146,9 @@ class KernelHost:
                 yield parcel
 
     def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Parcel]:
-        for way in ways:
-            # The steps of all crossings are the same steps: what differs on Spark is where they run.
-            packed = way.in_one().pack(rows, self.decision, self._labels)
-            yield from (replace(parcel, sender=sender) for parcel in packed)
+        # The steps of all crossings are the same steps: what differs on Spark is where they run.
+        packed = pack_along([way.in_one() for way in ways], rows, self.decision, self._labels)
+        yield from (replace(parcel, sender=sender) for parcel in packed)
 
     def _merge(
         self, number: int, parcels: Iterable[Parcel], clock: Clock, worker: int

@@ -1,0 +1,70 @@
+"""How fast the rows are found with which batches take as long as they should, from far too many or few.
+
+What the right number is depends on the machine. So the query runs twice, in one process: first to find
+it, and then from where the case says, as far from it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import tidegate as tg
+from benchmarks import data
+from benchmarks.cases import Case, Paced
+from benchmarks.engines import paced_results
+
+#: Batches that may be needed to get there, and those that are then looked at.
+APPROACH, HELD = 10, 15
+#: Where the search for the right number begins.
+_SOMEWHERE = 50_000
+#: How much of the target batches may be off.
+NEAR = 0.2
+
+Progress = dict[str, Any]
+
+
+def run(case: Case, spark: SparkSession) -> list[Progress]:
+    """The batches of the second run."""
+    assert case.paced is not None
+    right = statistics.median(batch["numInputRows"] for batch in _batches(case, spark, _SOMEWHERE)[-5:])
+    return _batches(case, spark, round(right * case.paced.start))
+
+
+def judge(paced: Paced, millis: list[float]) -> dict[str, Any]:
+    """After how many batches one took as long as it should, and how the later ones did."""
+    off = [abs(one / paced.target_ms - 1) for one in millis]
+    reached = next((number for number, one in enumerate(off, 1) if one <= NEAR), len(off) + 1)
+    held = millis[APPROACH:]
+    return {
+        "reached": reached,
+        "off": abs(statistics.median(held) / paced.target_ms - 1),
+        "near": sum(one <= NEAR for one in off[APPROACH:]) / len(held),
+    }
+
+
+def _batches(case: Case, spark: SparkSession, start: int) -> list[Progress]:
+    assert case.paced is not None
+    pace = tg.pace(f"{case.paced.target_ms} ms", start=start, most=10 * max(start, _SOMEWHERE))
+    folder = data.folder(case.dataset)
+    rows = tg.read_folder(spark, folder, schema=data.SCHEMA, format="parquet", pace=pace)
+    with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
+        query = paced_results(case, rows).start(checkpoint=checkpoint, main=_nowhere)
+        while query.is_active and len(_filled(query)) < APPROACH + HELD:
+            time.sleep(0.2)
+        query.stop()
+        return _filled(query)[: APPROACH + HELD]
+
+
+def _filled(query: Any) -> list[Progress]:
+    batches = [json.loads(batch.json) for batch in query.spark.recentProgress]
+    return [batch for batch in batches if batch["numInputRows"]]
+
+
+def _nowhere(rows: DataFrame, _: int) -> None:
+    rows.write.format("noop").mode("overwrite").save()

@@ -1,0 +1,93 @@
+"""A plan's kernel without Spark: pack → step → unpack, batch after batch, in one thread."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks import data
+from benchmarks.cases import Case
+from benchmarks.data import Dataset
+from benchmarks.engines import row_plan
+from tidegate.operators import blobs
+from tidegate.operators.kernel import Clock, Parcel
+from tidegate.operators.kernels import kernels_of
+from tidegate.operators.keyed import BROKEN
+from tidegate.operators.state import BucketState, MemoryPages, Resident
+from tidegate.optimize import optimize
+from tidegate.plan.nodes import MAIN, Output, sources_of
+from tidegate.plan.watermarks import WatermarkGenerator
+
+#: As many as a session on two cores has.
+BUCKETS = range(2)
+
+
+def run(case: Case) -> list[dict[str, Any]]:
+    """The progress of each batch, in the form of Spark's."""
+    if os.environ.get("POLARS_MAX_THREADS") != "1":
+        raise RuntimeError("a kernel is measured on one core: set POLARS_MAX_THREADS=1")
+    pa.set_cpu_count(1)
+    host = OneThread(row_plan(case))
+    return [_progress(host, rows) for rows in _batches(case.dataset)]
+
+
+def _progress(host: OneThread, rows: pa.Table) -> dict[str, Any]:
+    begun = time.perf_counter()
+    out = host.batch(rows)
+    millis = (time.perf_counter() - begun) * 1000
+    return {
+        "numInputRows": rows.num_rows,
+        "durationMs": {"triggerExecution": millis},
+        "observedMetrics": {"emitted": {"rows": sum(table.num_rows for table in out)}},
+        "stateOperators": [{"customMetrics": {"rocksdbSstFileSize": host.stored}}],
+    }
+
+
+def _batches(dataset: Dataset) -> Iterator[pa.Table]:
+    folder = data.folder(dataset)
+    for index in range(dataset.batches):
+        rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.glob(f"b{index:04d}-*")))
+        yield rows.append_column(BROKEN, pa.nulls(rows.num_rows, pa.string())).combine_chunks()
+
+
+class OneThread:
+    """The only operator of a plan, its buckets one after the other."""
+
+    def __init__(self, plan: Output) -> None:
+        [self._kernel] = kernels_of(optimize(plan))
+        [source] = sources_of(plan)
+        self._watermarks = WatermarkGenerator(source.tolerance)
+        self._buckets = {bucket: (MemoryPages(), Resident()) for bucket in BUCKETS}
+
+    def batch(self, rows: pa.Table) -> list[pa.Table]:
+        """The rows of the main channel; those of others are unpacked as well."""
+        [port] = self._kernel.ports
+        packed = list(port.pack(rows, BUCKETS))
+        clock = Clock(self._watermarks.watermark, 0)
+        sent = [parcel for bucket in BUCKETS for parcel in self._step(bucket, packed, clock)]
+        out = [
+            (parcel.channel, self._kernel.unpack(parcel.channel, blobs.decode(parcel.blob)))
+            for parcel in sent
+            if parcel.blob is not None
+        ]
+        self._watermarks.observe([pc.max(rows["ts"].cast(pa.int64())).as_py()])
+        return [table for channel, table in out if channel == MAIN]
+
+    @property
+    def stored(self) -> int:
+        """Bytes of state."""
+        return sum(len(page) for pages, _ in self._buckets.values() for page in pages.values())
+
+    def _step(self, bucket: int, packed: list[Parcel], clock: Clock) -> list[Parcel]:
+        own = [p for p in packed if p.bucket == bucket and p.channel in self._kernel.inputs]
+        pages, resident = self._buckets[bucket]
+        state = BucketState(pages, "plan", resident)
+        outcome = self._kernel.step(state, own, clock)
+        state.commit()
+        return list(outcome.parcels(bucket))

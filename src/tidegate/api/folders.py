@@ -1,0 +1,57 @@
+"""Streams of files whose micro-batches are as large as a latency allows: `tg.read_folder`, `tg.pace`."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from tidegate.plan.time import Duration, micros
+from tidegate.spark.pacing import Pace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.spark.schema import DataFrame, StructType
+    from tidegate.spark.session import SparkSession
+
+
+def pace(
+    target: Duration, *, least: int = 1_000, most: int = 1_000_000, start: int | None = None
+) -> Pace:
+    """Micro-batches that take about as long as `target`: their rows are chosen from batch to batch.
+
+    There are between `least` and `most` of them; the first has `start`, or `least` if that is not given.
+
+    >>> import tidegate as tg
+    >>> tg.pace("500 ms", most=200_000)
+    Pace(target=500000, least=1000, most=200000, start=None)
+    """
+    return Pace(micros(target, "pace(target)"), least, most, start)
+
+
+def read_folder(
+    spark: SparkSession,
+    path: str | PathLike[str],
+    *,
+    schema: pa.Schema | StructType | str,
+    format: str = "json",
+    pace: Pace | None = None,
+    **options: str,
+) -> DataFrame:
+    """The rows of the files in a folder, present and future, as a streaming DataFrame.
+
+    With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file;
+    without, everything there is. Formats are `json` (a line each), `csv` and `parquet`; `options` are
+    those of Spark's `from_json` and `from_csv`, and `header` of CSV. Files must appear by a rename and
+    never change.
+
+    >>> import tidegate as tg
+    >>> clicks = tg.read_folder(
+    ...     spark, clicks_folder, schema="ts timestamp, user string", pace=tg.pace("500 ms")
+    ... )
+    >>> clicks.isStreaming
+    True
+    """
+    from tidegate.spark import folder
+
+    return folder.read_folder(spark, fspath(path), schema, format, pace, options)

@@ -1,0 +1,104 @@
+"""Files in a folder: the rows of a channel, each batch of them once.
+
+Spark writes the files of a batch aside; they are moved into place, and then the folder's note says
+that the batch is there. The note is the commit: a batch that it names is never touched again, and of
+one that it does not name yet, whatever a killed attempt has moved is taken out by the next.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyarrow import fs
+
+from tidegate.connectors.notes import read_note, write_note
+from tidegate.connectors.sinks import Target, location
+from tidegate.errors import SinkError
+
+#: Which channel of which query fills the folder, and how far it has got. Readers skip such names.
+NOTE = "_tidegate_batches"
+#: Files on their way into the folder.
+STAGING = "_staging"
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """A folder that a channel is written into, in one of Spark's formats."""
+
+    path: str
+    format: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", location(self.path))
+
+    def prepare(self, target: Target) -> Folder:
+        """See that the folder is nobody else's."""
+        folder = Folder(self.path, self.format, target)
+        folder.last_batch()
+        return folder
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the note says."""
+
+    query: str
+    channel: str
+    batch_id: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder, filled by one channel of one query."""
+
+    path: str
+    format: str
+    target: Target
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        """Write a batch, once."""
+        last = self.last_batch()
+        if last is not None and batch_id < last:
+            raise SinkError(
+                f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: out of "
+                f"order, batch {last} has been written already. The checkpoint is older than the "
+                "folder: start afresh with a new checkpoint location and a new folder"
+            )
+        if batch_id == last:
+            return
+        # A folder for each attempt: what a killed process had under way may still be writing.
+        attempt = posixpath.join(STAGING, str(batch_id), uuid.uuid4().hex)
+        rows.write.format(self.format).save(posixpath.join(self.path, attempt))
+        self._put_in_place(attempt, batch_id)
+        write_note(self._note, asdict(Written(self.target.query, self.target.channel, batch_id)))
+
+    def last_batch(self) -> int | None:
+        """The last batch that is there, or None before any."""
+        written = read_note(self._note, lambda note: Written(**note), SinkError)
+        if written is None:
+            return None
+        if (written.query, written.channel) != (self.target.query, self.target.channel):
+            raise SinkError(
+                f"folder {self.path} belongs to another query ({written.query}, channel "
+                f"{written.channel!r}, written up to batch {written.batch_id}): choose another folder, "
+                "or remove this one"
+            )
+        return written.batch_id
+
+    def _put_in_place(self, attempt: str, batch_id: int) -> None:
+        filesystem, folder = fs.FileSystem.from_uri(self.path)
+        batch = f"batch-{batch_id:08d}-"
+        for file in filesystem.get_file_info(fs.FileSelector(folder)):
+            if file.base_name.startswith(batch):
+                filesystem.delete_file(file.path)  # of an attempt that was killed on its way here
+        for file in filesystem.get_file_info(fs.FileSelector(posixpath.join(folder, attempt))):
+            if file.base_name.startswith("part-"):
+                filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
+        filesystem.delete_dir(posixpath.join(folder, STAGING, str(batch_id)))
+
+    @property
+    def _note(self) -> str:
+        return posixpath.join(self.path, NOTE)

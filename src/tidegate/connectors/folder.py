@@ -1,0 +1,249 @@
+"""A folder of files as one sequence of rows, cut wherever a batch is to end.
+
+Files are taken by modification time, then name. What has been read is known by name, not by time: a file
+that appears late with an old time is simply the next one. Writers must let files appear whole, by a
+rename, and never change them.
+
+An offset has all that a batch is made of, so that a replay from Spark's offset log repeats its rows:
+
+    {"read": the files that are done, "open": [name, position] or null, "batch": [[name, from, to], …]}
+
+with the pieces of the batch in one list for each task. A file that is gone from the folder is forgotten
+with the next batch. Positions are bytes in files of lines, and rows in Parquet.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import posixpath
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+Offset = dict[str, Any]
+#: A file's name, and the positions between which its rows are.
+Piece = tuple[str, int, int]
+
+#: Where nothing has been read.
+BEGINNING: Offset = {"read": "", "open": None, "batch": []}
+
+#: Lines are looked through, and handed on, in chunks of this size.
+_CHUNK_BYTES = 4 << 20
+_CHUNK_ROWS = 100_000
+
+_NEWLINE = b"\n"
+#: The bytes that stand for the name of a file that has been read.
+_MARK_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How far some rows of a file reach: up to which position, how many they are, and if any follow."""
+
+    end: int
+    rows: int
+    is_last: bool
+
+
+class Format(Protocol):
+    """How rows lie in a file."""
+
+    def begin(self, file: pa.NativeFile) -> int:
+        """The position of the first row."""
+        ...
+
+    def cut(self, file: pa.NativeFile, begin: int, rows: int) -> Cut:
+        """Up to so many rows from a position on."""
+        ...
+
+    def read(self, file: pa.NativeFile, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows between two positions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A row is a line, of JSON or CSV, handed on as it is; `header` is a first line to be left out."""
+
+    header: bool = False
+
+    def begin(self, file: pa.NativeFile) -> int:
+        return self.cut(file, 0, 1).end if self.header else 0
+
+    def cut(self, file: pa.NativeFile, begin: int, rows: int) -> Cut:
+        size, end, found = file.size(), begin, 0
+        file.seek(begin)
+        while end < size and found < rows:
+            chunk = file.read(_CHUNK_BYTES)
+            lines = chunk.count(_NEWLINE)
+            if found + lines >= rows:
+                end += int(_line_ends(chunk)[rows - found - 1])
+                return Cut(end, rows, end == size)
+            end += len(chunk)
+            # The last line may end with the file.
+            found += lines + (end == size and not chunk.endswith(_NEWLINE))
+        return Cut(end, found, end == size)
+
+    def read(self, file: pa.NativeFile, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        file.seek(begin)
+        left, rest = end - begin, b""
+        while left:
+            chunk = file.read(min(left, _CHUNK_BYTES))
+            if not chunk:
+                raise EOFError(f"the file has become shorter: {left} bytes of its rows are missing")
+            left -= len(chunk)
+            whole = rest + chunk
+            edge = whole.rfind(_NEWLINE) + 1 if left else len(whole)
+            rest = whole[edge:]
+            if edge:
+                yield _as_lines(whole[:edge])
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Columns by name, as the given types; one that a file does not have is null."""
+
+    schema: pa.Schema
+
+    def begin(self, file: pa.NativeFile) -> int:
+        return 0
+
+    def cut(self, file: pa.NativeFile, begin: int, rows: int) -> Cut:
+        size = pq.read_metadata(file).num_rows
+        end = min(begin + rows, size)
+        return Cut(end, end - begin, end == size)
+
+    def read(self, file: pa.NativeFile, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        there = [name for name in self.schema.names if name in parquet.schema_arrow.names]
+        first = 0
+        for group in range(parquet.num_row_groups):
+            after = first + parquet.metadata.row_group(group).num_rows
+            if first < end and after > begin:
+                table = parquet.read_row_group(group, there)
+                rows = table.slice(max(begin - first, 0), min(end, after) - max(begin, first))
+                yield from self._typed(rows).to_batches(_CHUNK_ROWS)
+            first = after
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        columns = [
+            rows.column(field.name).cast(field.type)
+            if field.name in rows.column_names
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self.schema
+        ]
+        return pa.table(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files of a folder, without those in folders below it, and without hidden ones."""
+
+    uri: str
+    format: Format
+
+    def names(self) -> list[str]:
+        """The files that are there, in the order in which they are taken."""
+        filesystem, path = fs.FileSystem.from_uri(self.uri)
+        found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        files = [(info.mtime_ns, info.base_name) for info in found if info.is_file]
+        return [name for _, name in sorted(files) if not name.startswith(("_", "."))]
+
+    def take(self, start: Offset, names: Sequence[str], shares: Iterable[int]) -> tuple[Offset, int]:
+        """The offset up to so many rows further for each task, and how many rows there were."""
+        cutting = _Cutting(self, start, names)
+        batch = list(takewhile(bool, map(cutting.pieces, shares)))
+        return cutting.offset(batch) if batch else start, cutting.rows
+
+    def cut(self, name: str, begin: int | None, rows: int) -> tuple[int, Cut]:
+        """Where a file's next rows begin, and how far up to `rows` of them reach."""
+        with self._opened(name) as file:
+            begin = self.format.begin(file) if begin is None else begin
+            return begin, self.format.cut(file, begin, rows)
+
+    def read(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of pieces, in their order."""
+        for name, begin, end in pieces:
+            with self._opened(name) as file:
+                yield from self.format.read(file, begin, end)
+
+    def _opened(self, name: str) -> pa.NativeFile:
+        filesystem, path = fs.FileSystem.from_uri(self.uri)
+        return filesystem.open_input_file(posixpath.join(path, name))
+
+
+class _Cutting:
+    """Cuts pieces from what an offset has left of a folder."""
+
+    def __init__(self, folder: Folder, start: Offset, names: Sequence[str]) -> None:
+        self._folder = folder
+        there = {_mark(name): name for name in names}
+        read = _marks(start["read"])
+        self._read = [mark for mark in read if mark in there]
+        unread = there.keys() - set(read)
+        # The file that was begun comes first, whatever has appeared meanwhile.
+        begun = [start["open"]] if start["open"] else []
+        begun_names = {name for name, _ in begun}
+        rest = [
+            (name, None) for mark, name in there.items() if mark in unread and name not in begun_names
+        ]
+        self._queue: deque[tuple[str, int | None]] = deque([*begun, *rest])
+        self.rows = 0
+
+    def pieces(self, rows: int) -> list[Piece]:
+        """The next rows, as far as there are any."""
+        pieces: list[Piece] = []
+        while rows and self._queue:
+            name, position = self._queue.popleft()
+            begin, cut = self._folder.cut(name, position, rows)
+            if cut.rows:
+                pieces.append((name, begin, cut.end))
+            if cut.is_last:
+                self._read.append(_mark(name))
+            else:
+                self._queue.appendleft((name, cut.end))
+            rows -= cut.rows
+            self.rows += cut.rows
+        return pieces
+
+    def offset(self, batch: list[list[Piece]]) -> Offset:
+        name, position = self._queue[0] if self._queue else (None, None)
+        is_open = position is not None
+        return {
+            "read": base64.b64encode(b"".join(self._read)).decode(),
+            "open": [name, position] if is_open else None,
+            "batch": [[list(piece) for piece in pieces] for pieces in batch],
+        }
+
+
+def _mark(name: str) -> bytes:
+    """What stands for a file's name among those that have been read: there may be many."""
+    return hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=_MARK_BYTES).digest()
+
+
+def _marks(read: str) -> list[bytes]:
+    marks = base64.b64decode(read)
+    return [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
+
+
+def _line_ends(chunk: bytes) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """The positions after each newline."""
+    return np.flatnonzero(np.frombuffer(chunk, np.uint8) == _NEWLINE[0]) + 1
+
+
+def _as_lines(text: bytes) -> pa.RecordBatch:
+    """Each line, with what ends it, as one binary value: the bytes stay where they are."""
+    ends = _line_ends(text)
+    if not text.endswith(_NEWLINE):
+        ends = np.append(ends, len(text))
+    edges = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(text)]
+    return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(ends), buffers)], ["value"])

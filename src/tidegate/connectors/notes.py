@@ -1,0 +1,42 @@
+"""Notes: small JSON files beside data, each there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pyarrow import fs
+
+from tidegate.errors import CheckpointMismatch, TidegateError
+
+T = TypeVar("T")
+
+
+def exists(uri: str) -> bool:
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def read_note(
+    uri: str, understand: Callable[[Any], T], failure: type[TidegateError] = CheckpointMismatch
+) -> T | None:
+    """What a note says, or nothing where there is none; the failure is raised for a damaged one."""
+    if not exists(uri):
+        return None
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    with filesystem.open_input_stream(path) as stream:
+        try:
+            return understand(json.loads(stream.read()))
+        except (ValueError, TypeError) as error:
+            raise failure(f"{path} is damaged and cannot be read: {error}") from None
+
+
+def write_note(uri: str, note: Any) -> None:
+    """Write a note down, whole or not at all."""
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    filesystem.create_dir(posixpath.dirname(path), recursive=True)
+    with filesystem.open_output_stream(path + ".new") as stream:
+        stream.write(json.dumps(note, indent=2).encode())
+    filesystem.move(path + ".new", path)

@@ -1,0 +1,62 @@
+"""Steps for tests that need no Spark: feeds with steps, and whole plans with steps before everything."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tidegate.operators.steps import filter_step, map_step
+from tidegate.plan.nodes import Derived, Feed, Inlet, Output, Stepped, origin, over, with_inlets
+from tidegate.plan.steps import Frames, Fusion, Policy, Shed
+
+#: Fusion as it can be set, from everything in one crossing to nothing.
+FUSIONS = {
+    "fused": Fusion(),
+    "packing alone": Fusion(pack=False),
+    "maps alone": Fusion(maps=False),
+    "filters alone": Fusion(filters=False),
+    "kinds alone": Fusion(across=False),
+    "two at most": Fusion(max_depth=2),
+    "unfused": Fusion(maps=False, filters=False, across=False, pack=False),
+}
+
+
+def mapped(feed: Feed, function: Callable[[Any], Any], frames: Frames = "polars") -> Stepped:
+    return Stepped(feed, (map_step(function, frames, feed.schema, feed.time),))
+
+
+def filtered(feed: Feed, function: Callable[[Any], Any], frames: Frames = "polars") -> Stepped:
+    return Stepped(feed, (filter_step(function, frames, feed.schema),))
+
+
+def shedding(feed: Feed, policy: Policy = "strict", priority: str | None = None) -> Stepped:
+    return Stepped(feed, (Shed(policy, priority, feed.schema),))
+
+
+def with_steps(plan: Output, stepped: Callable[[Feed], Feed]) -> Output:
+    """The plan with steps before each operator, on all sides; it then reads all columns."""
+
+    def through(inlet: Inlet) -> Inlet:
+        rows = origin(inlet.feed)
+        if isinstance(rows, Derived):
+            rows = replace(rows, input=with_steps(rows.input, stepped))
+        else:
+            rows = _unpruned(rows)
+        feed = over(inlet, rows).feed
+        return replace(inlet, keyed=replace(inlet.keyed, input=stepped(feed)))
+
+    return with_inlets(plan, through)
+
+
+def _unpruned(rows: Any) -> Any:
+    if rows.inputs:
+        return replace(rows, inputs=tuple(map(_unpruned, rows.inputs)))
+    return replace(rows, columns=None)
+
+
+def in_circles(feed: Feed) -> Feed:
+    """Steps of all kinds that change nothing."""
+    feed = filtered(
+        mapped(feed, lambda rows: rows.clone()), lambda rows: rows[rows.columns[0]].is_null() | True
+    )
+    feed = mapped(feed, lambda rows: rows.slice(0), "arrow")
+    return mapped(feed, lambda rows: rows.reverse().reverse())

@@ -1,0 +1,60 @@
+"""Pieces of windows over what has arrived, against looking at each row by itself."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tidegate.operators.arrived import arrived_before
+from tidegate.operators.timeline import Timeline
+
+
+def rows_by_hand(key, time, row, lookback):
+    """The rows that count for one that came now, which is the last of them, in the order of time."""
+    before = (other for other in range(row) if key[other] == key[row])
+    return sorted(
+        (other for other in before if time[row] - lookback <= time[other] <= time[row]),
+        key=lambda other: (time[other], other),
+    )
+
+
+def rows_of_pieces(pieces, count):
+    got = [[] for _ in range(count)]
+    for piece in pieces:
+        for low, high, asking in zip(piece.low, piece.high, piece.asking, strict=True):
+            got[asking] += piece.rows[low : high + 1].tolist()
+    return got
+
+
+@pytest.mark.parametrize("disorder", [0, 3, 40, 1000])
+@pytest.mark.parametrize("lookback", [0, 5, 60, 10_000])
+def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
+    for seed in range(25):
+        chance = random.Random(seed)
+        size = chance.randrange(1, 120)
+        known = chance.randrange(size)
+        key = np.array([chance.choice([0, 0, 0, 1, 2]) for _ in range(size)])
+        time = np.array([row - chance.randint(0, disorder) for row in range(size)])
+        timeline = Timeline(key, time)
+        share = chance.choice([0.3, 1])
+        asking = np.array(
+            [row for row in range(known, size) if chance.random() <= share], dtype=np.int64
+        )
+        rows = timeline.order[np.sort(timeline.position[asking])]
+        pieces = arrived_before(timeline, known, rows, lookback)
+        for row, got in zip(rows.tolist(), rows_of_pieces(pieces, len(rows)), strict=True):
+            assert sorted(got) == sorted(rows_by_hand(key, time, row, lookback))
+
+
+def test_pieces_come_in_the_order_of_time():
+    """Aggregates that have an order, `first` among them, merge pieces as they come."""
+    chance = random.Random(5)
+    time = np.array([row - chance.randint(0, 30) for row in range(300)])
+    timeline = Timeline(np.zeros(300, dtype=np.int64), time)
+    pieces = arrived_before(timeline, 100, timeline.order[timeline.order >= 100], 80)
+    latest = np.full(200, -1000)
+    for piece in pieces:
+        for low, high, asking in zip(piece.low, piece.high, piece.asking, strict=True):
+            times = time[piece.rows[low : high + 1]]
+            assert latest[asking] <= times.min()
+            latest[asking] = times.max()
