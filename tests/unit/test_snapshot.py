@@ -152,8 +152,8 @@ def test_something_behind_the_end():
 
 
 def test_of_several_folds_in_one_checkpoint_there_is_none(monkeypatch):
-    fold = ({"window": str(AllTime())}, {})
-    monkeypatch.setattr(inspection, "_operators_of", lambda *_: [fold, ({"operator": "dedupe"}, {}), fold])
+    fold, other = ({"window": str(AllTime())}, {}), ({"operator": "dedupe"}, {})
+    monkeypatch.setattr(inspection, "_operators_of", lambda *_: [fold, other, fold])
     with pytest.raises(StateError) as raised:
         inspection.snapshot_of(None, "checkpoint")
     assert str(raised.value) == (
