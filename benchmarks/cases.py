@@ -11,6 +11,7 @@ from benchmarks.data import Dataset, Even, Preloaded, Resent, Skewed
 #: A kernel runs without Spark, on one core.
 Engine = Literal["spark", "tidegate", "per-key", "kernel"]
 Emission = Literal["on_watermark", "on_window_close", "changelog"]
+Steps = Literal["fused", "unfused"]
 
 #: The span of 5 M events, in seconds of event time.
 SPAN = 440
@@ -109,6 +110,8 @@ class Case:
     other: Dataset | None = None
     #: The rows of batches are found while it runs.
     paced: Paced | None = None
+    #: Events take steps before the windows.
+    steps: Steps | None = None
 
     @property
     def name(self) -> str:
@@ -163,6 +166,7 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _dedupe_state,
         _admission,
         _batching,
+        _fusion,
     )
     return {case.name: case for make in makers for case in make(scale)}
 
@@ -346,3 +350,11 @@ def _batching(scale: int) -> Iterator[Case]:
     data = _events(1 if scale == 1 else 2, 30, 500_000)
     for name, paced in PACED.items():
         yield Case(name, "tidegate", data, Sliding(10), 10, rows=1, complete=False, paced=paced)
+
+
+def _fusion(scale: int) -> Iterator[Case]:
+    """Four steps in one crossing from Spark to Python, together with packing; and each in its own."""
+    data = _events(scale, 6, 500_000)
+    runs: tuple[tuple[Steps, str], ...] = (("unfused", "-unfused"), ("fused", ""))
+    for steps, variant in runs:
+        yield Case("fusion", "tidegate", data, TUMBLING, 1, data.rows, variant=variant, steps=steps)

@@ -40,6 +40,7 @@ _PAIRS = (
     *((name, f"{name}/per-key", f"{name}/tidegate") for name in SLIDING_SLICES),
     ("join-tumbling", "join-tumbling/spark", "join-tumbling/tidegate"),
     ("dedupe", "dedupe/spark", "dedupe/tidegate"),
+    ("fusion", "fusion/tidegate-unfused", "fusion/tidegate"),
 )
 
 
@@ -185,6 +186,7 @@ TARGETS = (
     ),
     Target("join, tumbling 10 s, against Spark", 2, _spark_over_tidegate("join-tumbling")),
     Target("join with 10 s … 120 s every 10 s: slowest against fastest", None, spread(JOIN_HOPPING)),
+    Target("four steps, fused against not", 2.5, ratio("fusion/tidegate-unfused", "fusion/tidegate")),
     Target("join of sessions", None, throughput("join-session/tidegate"), unit="events/s"),
     Target(
         "join with a hot key: Python memory against even keys",

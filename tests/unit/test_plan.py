@@ -1,15 +1,17 @@
 """Programs that cannot mean anything are refused while they are written, with the reason."""
 
 from dataclasses import FrozenInstanceError
+from inspect import Parameter, signature
 
 import pyarrow as pa
 import pytest
 
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, logical_plan
+from tidegate.api.events import Startable
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
 from tidegate.plan.identity import fingerprint, identity_of
-from tidegate.plan.nodes import Source
+from tidegate.plan.nodes import RESERVED_CHANNELS, Source
 from tidegate.plan.policies import Drop, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 
@@ -113,8 +115,17 @@ def test_an_aggregate_is_an_aggregate():
 def test_late_rows_need_a_channel_of_their_own(name):
     assert refusal(PlanError, late=SideOutput(name)) == (
         f"late rows cannot go to a channel named {name!r}: take an identifier that is none of "
-        "main, errors, checkpoint, trigger, name, buckets"
+        "main, errors, checkpoint, trigger, name, buckets, fusion, pace"
     )
+
+
+def test_no_channel_has_the_name_of_something_else_that_a_start_is_told():
+    told = {
+        name
+        for name, one in signature(Startable.start).parameters.items()
+        if one.kind is Parameter.KEYWORD_ONLY
+    }
+    assert told == {*RESERVED_CHANNELS} - {"main", "errors"}
 
 
 @pytest.mark.parametrize("name", ["late_by", "watermark"])

@@ -10,6 +10,8 @@ import pytest
 import tidegate as tg
 from tidegate.errors import StateError
 from tidegate.operators import snapshot
+from tidegate.plan.windows import AllTime
+from tidegate.spark import inspection
 
 KEYS = pa.table({"user": ["bob", None, "ann"], "shop": [1, 2, 3]})
 STATE = pa.table({"n.n": [1, 2, 3], "total.sum": [0.5, None, -1.0]})
@@ -147,3 +149,14 @@ def test_a_changed_byte(place):
 
 def test_something_behind_the_end():
     assert refusal(WHOLE + b"x") == "the snapshot has something behind its end"
+
+
+def test_of_several_folds_in_one_checkpoint_there_is_none(monkeypatch):
+    fold, other = ({"window": str(AllTime())}, {}), ({"operator": "dedupe"}, {})
+    monkeypatch.setattr(inspection, "_operators_of", lambda *_: [fold, other, fold])
+    with pytest.raises(StateError) as raised:
+        inspection.snapshot_of(None, "checkpoint")
+    assert str(raised.value) == (
+        "checkpoint holds 2 running folds side by side, and a snapshot is of one: "
+        "give each a query of its own"
+    )

@@ -786,7 +786,7 @@ def test_what_side_by_side_cannot_be_is_refused():
         (
             {"main": one},
             "together() cannot name results 'main': take an identifier that is none of "
-            "main, errors, checkpoint, trigger, name, buckets",
+            "main, errors, checkpoint, trigger, name, buckets, fusion, pace",
         ),
         ({"a": one, "b": one}, "together(a=…): the same results are named twice"),
     ):

@@ -55,7 +55,16 @@ MAIN, ERROR_CHANNEL, REJECTED, SHED = "main", "errors", "rejected", "shed"
 RESERVED_PREFIX = "__tidegate"
 
 #: Names that channels cannot have: they mean something else where sinks are given.
-RESERVED_CHANNELS = (MAIN, ERROR_CHANNEL, "checkpoint", "trigger", "name", "buckets")
+RESERVED_CHANNELS = (
+    MAIN,
+    ERROR_CHANNEL,
+    "checkpoint",
+    "trigger",
+    "name",
+    "buckets",
+    "fusion",
+    "pace",
+)
 
 #: A row that is further ahead of the clock is broken: nobody's events come from the next century,
 #: and a single one would make all that follows late.

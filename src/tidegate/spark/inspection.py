@@ -67,6 +67,11 @@ def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
 def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
     """The state of the running fold that a query ends in, as of its last committed batch."""
     kept = [buckets for own, buckets in _operators_of(spark, checkpoint) if _folds(own)]
+    if len(kept) > 1:
+        raise StateError(
+            f"{checkpoint} holds {len(kept)} running folds side by side, and a snapshot is of one: "
+            "give each a query of its own"
+        )
     folds = [_fold(BucketState(pages, _plan(pages))) for one in kept for pages in one.values()]
     if not folds:
         raise StateError(
