@@ -21,6 +21,6 @@ def write_files(folder: Path, tables: Iterable[pa.Table], start: int = 0) -> Non
         staged.rename(folder / f"{number:05d}.parquet")
 
 
-def file_stream(spark: Any, folder: Path, schema: pa.Schema) -> Any:
-    reader = spark.readStream.schema(spark_schema(schema)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder))
+def file_stream(spark: Any, folder: Path, schema: pa.Schema, files_per_batch: int = 1) -> Any:
+    reader = spark.readStream.schema(spark_schema(schema))
+    return reader.option("maxFilesPerTrigger", files_per_batch).parquet(str(folder))

@@ -1,14 +1,11 @@
-"""A query that keeps a table, for a test to kill: `killed_changelog.py FOLDER DSN WINDOW [finish]`.
-
-It says on its output before and after each batch is written, and runs until it is killed; with
-`finish`, until there is nothing left to do.
-"""
+"""A query that keeps a table, for a test to kill: `FOLDER DSN WINDOW [finish]`."""
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import tidegate as tg
+from tests.spark.kills import SHORT_LIVED, Announced
 
 #: Windows by name, for the command line.
 WINDOWS: dict[str, Callable[[], Any]] = {
@@ -16,35 +13,12 @@ WINDOWS: dict[str, Callable[[], Any]] = {
     "session": lambda: tg.session("10 seconds"),
 }
 
-#: For a JVM that lives for seconds: the quick compiler, the small collector, no checks of classes.
-SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-
 
 def program(clicks: Any, window: str) -> Any:
     """What the process runs, and the test works out."""
     keyed = tg.events(clicks, time="ts", tolerance="12 s").key_by("user")
     totals = keyed.window(WINDOWS[window]()).agg(n=tg.count(), spend=tg.sum("price"))
     return totals.emit(tg.emit.changelog())
-
-
-class Announced:
-    """A sink that says what it does."""
-
-    def __init__(self, sink: Any) -> None:
-        self.sink = sink
-
-    def prepare(self, target: Any) -> Any:
-        write = self.sink.prepare(target)
-
-        def announce(rows: Any, batch_id: int) -> None:
-            print(f"writing {batch_id}", flush=True)
-            write(rows, batch_id)
-            print(f"written {batch_id}", flush=True)
-
-        return announce
 
 
 def main(folder: str, dsn: str, window: str, finish: str = "") -> None:

@@ -1,14 +1,10 @@
-"""A join in a process of its own, so that a test can kill it.
-
-`python -m tests.spark.killed_join FOLDER` takes one file of each side a micro-batch, and ends when
-there are no more.
-"""
+"""A join for a test to kill: `FOLDER [finish]`. It takes one file of each side a micro-batch."""
 
 import sys
 from typing import Any
 
 import tidegate as tg
-from tests.spark.killed_changelog import SHORT_LIVED
+from tests.spark.kills import SHORT_LIVED, Announced
 
 
 def program(shown: Any, clicked: Any) -> Any:
@@ -19,7 +15,7 @@ def program(shown: Any, clicked: Any) -> Any:
     return panes.join(right.window(tg.hopping("20 s", "5 s")), how="full", where="click % 7 <> 0")
 
 
-def main(folder: str) -> None:
+def main(folder: str, finish: str = "") -> None:
     spark = tg.local_spark(cores=1, app="killed", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
     shown, clicked = (
         spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/{side}")
@@ -30,11 +26,11 @@ def main(folder: str) -> None:
     )
     query = program(shown, clicked).start(
         checkpoint=f"{folder}/ckpt",
-        main=tg.sinks.parquet(f"{folder}/out"),
-        trigger={"availableNow": True},
+        main=Announced(tg.sinks.parquet(f"{folder}/out")),
+        trigger={"availableNow": True} if finish else None,
     )
     query.await_termination()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,8 +1,5 @@
 """Joins between windows through real streaming queries; and Spark's own join as a second witness."""
 
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,14 +18,13 @@ from tests.plans import TIMESTAMP
 from tests.spark import killed_join
 from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
-from tests.spark.processes import kill_session
+from tests.spark.kills import Victim
 from tests.spark.test_event_time_queries import wait_until
 from tidegate.spark.inspection import states_of
 from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row
 
-ROOT = Path(__file__).parents[2]
 LEFT = pa.schema([("ts", TIMESTAMP), ("user", pa.string()), ("shown", pa.int64())])
 RIGHT = pa.schema([("at", TIMESTAMP), ("user", pa.string()), ("click", pa.int64())])
 
@@ -273,37 +269,15 @@ def test_draining_finds_the_state_of_each_operator_where_several_feed_one(sides:
 def test_a_killed_join_loses_and_doubles_nothing(sides: Sides) -> None:
     left, right = coming_and_going(240, 60, seed=0), coming_and_going(240, 60, seed=1)
     sides.write(left + FLUSH, right + FLUSH)
-    child = start_child(sides.folder)
-    try:
-        wait_for_commits(sides.folder, child, 2)
-        assert child.poll() is None, "it was done before it could be killed"
-    finally:
-        kill_session(child.pid)
-        child.wait()
-    last = start_child(sides.folder)
-    assert last.wait(timeout=200) == 0, log_of(sides.folder)
+    victim = Victim(killed_join.__name__, sides.folder)
+    with victim.running() as process:
+        while victim.hear(process) != "written 1":
+            pass
+    victim.finish()
     found = sides.spark.read.parquet(str(sides.folder / "out")).toArrow().to_pylist()
     expected = by_the_rules(killed_join.program, sides)
     assert Counter(row["shown"] is None or row["click"] is None for row in expected)[True] > 5
     assert complaints(killed_join.program, sides, expected, found) == []
-
-
-def start_child(folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / "child.log").open("ab") as log:
-        command = [sys.executable, "-m", killed_join.__name__, str(folder)]
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=ROOT)
-
-
-def wait_for_commits(folder: Path, child: subprocess.Popen[bytes], count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(list((folder / "ckpt" / "commits").glob("[0-9]*"))) < count:
-        assert child.poll() is None, log_of(folder)
-        assert time.monotonic() < deadline, log_of(folder)
-        time.sleep(0.02)
-
-
-def log_of(folder: Path) -> str:
-    return (folder / "child.log").read_text()[-4000:]
 
 
 # -- Spark's own join ------------------------------------------------------------------------------

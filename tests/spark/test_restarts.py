@@ -1,9 +1,6 @@
 """Stops, restarts and crashes: nothing lost, nothing doubled."""
 
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidegate as tg
+from tests.spark import killed_windows
 from tests.spark.conftest import run, seconds, write_batches
-from tests.spark.processes import kill_session
+from tests.spark.killed_windows import hopping
+from tests.spark.kills import Victim, commits, kills
 from tests.spark.test_windows import FLUSH, disordered, expected_windows
-
-CHILD = Path(__file__).with_name("crashing_query.py")
-
-
-def hopping(stream: Any) -> Any:
-    keyed = tg.events(stream, time="ts", tolerance="4 s").key_by("user")
-    return keyed.window(tg.hopping("20 s", "10 s")).agg(n=tg.count(), spend=tg.sum("price"))
 
 
 def windows(rows: list[dict[str, Any]]) -> Counter[Any]:
@@ -87,42 +79,16 @@ def test_more_buckets_than_partitions(click_stream: Callable[..., Any], tmp_path
     assert windows(main.rows()) == expected(batches)
 
 
+@pytest.mark.kills
 @pytest.mark.timeout(400)
 def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
     batches = disordered(2000, 100)
     write_batches(tmp_path / "clicks", batches + FLUSH)
-    dice = random.Random(7)
-    for _ in range(2):
-        child = start_child(tmp_path)
-        wait_for_output(tmp_path, child)
-        time.sleep(dice.uniform(0.2, 3.0))
-        kill(child)
-    assert start_child(tmp_path).wait(timeout=200) == 0
+    victim, dice = Victim(killed_windows.__name__, tmp_path), random.Random(12)
+    for _ in range(kills(4)):
+        victim.kill_at_a_random_moment(dice)
+    assert 0 < commits(tmp_path / "ckpt") < len(batches)
+    victim.finish()
     files = sorted((tmp_path / "out").glob("*.parquet"))
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     assert windows(rows) == expected(batches)
-
-
-def start_child(folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / "child.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, str(CHILD), str(folder)], stdout=log, stderr=log, start_new_session=True
-        )
-
-
-def wait_for_output(folder: Path, child: subprocess.Popen[bytes]) -> None:
-    """Until the child has got further than it was, or is done."""
-    before = len(list((folder / "ckpt" / "commits").glob("[0-9]*")))
-    deadline = time.monotonic() + 120
-    while child.poll() is None and time.monotonic() < deadline:
-        if len(list((folder / "ckpt" / "commits").glob("[0-9]*"))) > before + 1:
-            return
-        time.sleep(0.05)
-    assert child.poll() in (None, 0), (folder / "child.log").read_text()[-4000:]
-
-
-def kill(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for the process, its JVM and its workers, all at once."""
-    if child.poll() is None:
-        kill_session(child.pid)
-    child.wait()

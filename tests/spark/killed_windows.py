@@ -1,0 +1,28 @@
+"""Hopping windows into files, for a test to kill: `FOLDER [finish]`."""
+
+import sys
+from typing import Any
+
+import tidegate as tg
+from tests.spark.kills import SHORT_LIVED, Announced
+
+
+def hopping(clicks: Any) -> Any:
+    keyed = tg.events(clicks, time="ts", tolerance="4 s").key_by("user")
+    return keyed.window(tg.hopping("20 s", "10 s")).agg(n=tg.count(), spend=tg.sum("price"))
+
+
+def main(folder: str, finish: str = "") -> None:
+    spark = tg.local_spark(cores=2, app="killed", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
+    reader = spark.readStream.schema("ts timestamp, user string, price double")
+    clicks = reader.option("maxFilesPerTrigger", 5 if finish else 1).parquet(f"{folder}/clicks")
+    query = hopping(clicks).start(
+        checkpoint=f"{folder}/ckpt",
+        main=Announced(tg.sinks.parquet(f"{folder}/out")),
+        trigger={"availableNow": True} if finish else None,
+    )
+    query.await_termination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
