@@ -81,7 +81,8 @@ class Accumulators:
         merged = _merge_once(rows, fast, lambda columns: fold_pieces(columns, fast, own, pieces))
         if not self._slow(fast):
             return merged
-        last = Pieces(own, *[np.arange(len(own))] * 3)
+        each = np.arange(len(own))
+        last = Pieces(own, each, each, each)
         together = pl.concat(self._slow_piece(rows, fast, piece) for piece in (*pieces, last))
         slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
         return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
