@@ -93,8 +93,9 @@ class Frontier:
             end, start = halves.part(ends), halves.part(starts)
             whole = end.on_right & (end.block > self.before)
             begins = end.on_right & (end.block <= self.before) & (self.before < end.middle)
-            ahead += end.left_heads(self.row, np.flatnonzero(whole))
-            behind += start.right_heads(self.row, np.flatnonzero(~start.on_right))
+            rows = self.row[halves.parted]
+            ahead += end.left_heads(rows, np.flatnonzero(whole))
+            behind += start.right_heads(rows, np.flatnonzero(~start.on_right))
             inner = start.down().and_also(_Path(ends.asking, self.before, end.in_left).only(begins))
             # One that begins right behind its block needs nothing of it.
             starts = inner.only((inner.place + 1) % (1 << level) != 0)
@@ -123,61 +124,50 @@ class _Halves:
     """Blocks parted in halves of 2^level places; in each half these are in the order of arrival."""
 
     level: int
-    left: np.ndarray
-    right: np.ndarray
+    #: All places, half after half.
+    parted: np.ndarray
     #: How many of the first places, 0 … all, are in left halves, when blocks are not parted.
     lefts: np.ndarray
 
     @classmethod
     def of(cls, order: np.ndarray, level: int) -> _Halves:
-        on_right = (order >> level & 1).astype(bool)
+        on_left = order & (1 << level) == 0
         lefts = np.zeros(len(order) + 1, dtype=np.int64)
-        np.cumsum(~on_right, out=lefts[1:])
-        return cls(level, order[~on_right], order[on_right], lefts)
+        np.cumsum(on_left, out=lefts[1:])
+        left, right = order[on_left], order[~on_left]
+        full = len(right) >> level << level  # only the last block may be cut short
+        pairs = np.stack([half[:full].reshape(-1, 1 << level) for half in (left, right)], axis=1)
+        return cls(level, np.concatenate([pairs.ravel(), left[full:], right[full:]]), lefts)
 
     def part(self, path: _Path) -> _Parting:
-        low = path.place >> self.level + 1 << self.level
-        in_left = self.lefts[2 * low + path.count] - low
-        return _Parting(self, path, low, (path.place >> self.level & 1).astype(bool), in_left)
-
-    @property
-    def parted(self) -> np.ndarray:
-        """All places, half after half."""
-        full = len(self.right) >> self.level << self.level
-        pairs = [half[:full].reshape(-1, 1 << self.level) for half in (self.left, self.right)]
-        return np.concatenate([np.stack(pairs, axis=1).ravel(), self.left[full:], self.right[full:]])
+        block = path.place >> self.level + 1 << self.level + 1
+        in_left = self.lefts[block + path.count] - (block >> 1)
+        return _Parting(self.level, path, block, path.place & (1 << self.level) != 0, in_left)
 
 
 @dataclass(frozen=True)
 class _Parting:
     """Where paths come to halves: which one they lead to, and how many rows of the left had arrived."""
 
-    halves: _Halves
+    level: int
     path: _Path
-    #: Where the halves of their block begin among all left, or all right, ones.
-    low: np.ndarray
+    #: The first place of the block.
+    block: np.ndarray
     on_right: np.ndarray
     in_left: np.ndarray
 
     @property
-    def block(self) -> np.ndarray:
-        """The first place of the block."""
-        return 2 * self.low
-
-    @property
     def middle(self) -> np.ndarray:
-        """The first place of its right half."""
-        return 2 * self.low + (1 << self.halves.level)
+        """The first place of the right half."""
+        return self.block + (1 << self.level)
 
-    def left_heads(self, row: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
-        return self._heads(row[self.halves.left], self.in_left, chosen)
+    def left_heads(self, rows: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
+        count = self.in_left[chosen]
+        return _nonempty(rows, self.block[chosen], count, self.path.asking[chosen], self.level)
 
-    def right_heads(self, row: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
-        return self._heads(row[self.halves.right], self.path.count - self.in_left, chosen)
-
-    def _heads(self, rows: np.ndarray, count: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
-        asking = self.path.asking[chosen]
-        return _nonempty(rows, self.low[chosen], count[chosen], asking, self.halves.level)
+    def right_heads(self, rows: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
+        count = (self.path.count - self.in_left)[chosen]
+        return _nonempty(rows, self.middle[chosen], count, self.path.asking[chosen], self.level)
 
     def down(self) -> _Path:
         on = np.where(self.on_right, self.path.count - self.in_left, self.in_left)

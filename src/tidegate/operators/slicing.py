@@ -44,12 +44,13 @@ class Slicing:
     def slice_of(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The slice of each event time, and whether it belongs to any window."""
         shifted = time - self.window.offset
-        slide = np.floor_divide(shifted, self.window.slide)
+        slide, inside = np.floor_divide(shifted, self.window.slide), np.ones(len(time), dtype=bool)
+        if not self.gaps and not self.cut:
+            return slide, inside
         phase = shifted - slide * self.window.slide
-        if self.gaps:
-            return slide, phase < self.window.size
-        inside = np.ones(len(time), dtype=bool)
-        return (slide * 2 + (phase >= self.cut), inside) if self.cut else (slide, inside)
+        return (
+            (slide, phase < self.window.size) if self.gaps else (slide * 2 + (phase >= self.cut), inside)
+        )
 
     def first_window(self, slice_: Number) -> Number:
         """The first window that holds the slice."""
