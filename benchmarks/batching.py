@@ -36,21 +36,29 @@ def run(case: Case, spark: SparkSession) -> list[Progress]:
     return _batches(case, spark, round(right * case.paced.start))
 
 
-def judge(paced: Paced, millis: list[float]) -> dict[str, Any]:
-    """After how many batches one took as long as it should, and how the later ones did."""
-    off = [abs(one / paced.target_ms - 1) for one in millis]
-    reached = next((number for number, one in enumerate(off, 1) if one <= NEAR), len(off) + 1)
+def judge(paced: Paced, rows: list[int], millis: list[float]) -> dict[str, Any]:
+    """After how many batches they took as long as they should, and how the later ones did.
+
+    They do where a batch and the two after it are near, in the median: one alone may be by chance.
+    `began` is how many times the rows of the later ones the first had.
+    """
+
+    def off(times: list[float]) -> float:
+        return abs(statistics.median(times) / paced.target_ms - 1)
+
+    near = (number for number in range(len(millis) - 2) if off(millis[number : number + 3]) <= NEAR)
     held = millis[APPROACH:]
     return {
-        "reached": reached,
-        "off": abs(statistics.median(held) / paced.target_ms - 1),
-        "near": sum(one <= NEAR for one in off[APPROACH:]) / len(held),
+        "reached": next(near, len(millis)) + 1,
+        "off": off(held),
+        "near": sum(off([one]) <= NEAR for one in held) / len(held),
+        "began": rows[0] / statistics.median(rows[APPROACH:]),
     }
 
 
 def _batches(case: Case, spark: SparkSession, start: int) -> list[Progress]:
     assert case.paced is not None
-    pace = tg.pace(f"{case.paced.target_ms} ms", start=start, most=10 * max(start, _SOMEWHERE))
+    pace = tg.pace(f"{case.paced.target_ms} ms", least=1, start=start, most=10_000_000)
     folder = data.folder(case.dataset)
     rows = tg.read_folder(spark, folder, schema=data.SCHEMA, format="parquet", pace=pace)
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:

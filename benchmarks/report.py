@@ -235,7 +235,8 @@ def checks(results: Results, cases: dict[str, Case]) -> list[Check]:
         if reference is not case and case.emission != "changelog":
             found.append(_same(case, results[reference.name], results[case.name]))
     loaded = [cases[name] for name in results if isinstance(cases[name].dataset, Preloaded)]
-    return found + [_loaded(case, results[case.name]) for case in loaded]
+    found += [_loaded(case, results[case.name]) for case in loaded]
+    return found + [_far_off(name, results[name]) for name in results if cases[name].paced]
 
 
 def _all_counted(case: Case, result: dict[str, Any]) -> Check:
@@ -298,6 +299,12 @@ def _loaded(case: Case, result: dict[str, Any]) -> Check:
     wanted = changes if case.emission == "changelog" else 0
     rows = result["emitted"]["rows"]
     return Check(f"{case.name} emits each change", rows == wanted, f"{rows:,} of {wanted:,}")
+
+
+def _far_off(name: str, result: dict[str, Any]) -> Check:
+    """A pace that began near where it ends shows nothing: the right number of rows was misjudged."""
+    began = result["paced"]["began"]
+    return Check(f"{name} began far off", not 0.2 < began < 5, f"{began:.2f} times the later rows")
 
 
 def _same(case: Case, left: dict[str, Any], right: dict[str, Any]) -> Check:

@@ -62,7 +62,7 @@ def _on_spark(case: Case) -> dict[str, Any]:
     ended = time.perf_counter()
     result = measure(case, progress)
     if case.paced is not None:
-        result["paced"] = batching.judge(case.paced, result["batch_ms"])
+        result["paced"] = batching.judge(case.paced, result["batch_rows"], result["batch_ms"])
     result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
     spark.stop()
     if isinstance(case.window, Join):

@@ -178,7 +178,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
         "wanted_pairs": 7,
-        "paced": {"reached": 4, "off": 0.1, "near": 0.9},
+        "paced": {"reached": 4, "off": 0.1, "near": 0.9, "began": 9.5},
         "state": {"rocksdbSstFileSize": 2_500_000},
         "batch_state_bytes": [100, 1000, 1200, 1100],
         "total_s": mean,
@@ -400,12 +400,20 @@ def test_the_full_batches_of_a_join_have_the_rows_of_both_sides():
     assert (steady["batches"], steady["mean_ms"], steady["events_per_s"]) == (2, 400, 500_000)
 
 
-def test_a_pace_is_reached_by_the_first_batch_that_is_near_and_held_by_those_after_ten():
-    approach = [3000, 2500, 1600, 1199, 1500, *[1000] * 5]
+def test_a_pace_is_reached_where_three_batches_are_near_and_held_by_those_after_ten():
+    approach = [3000, 1000, 1600, 1500, 1199, 1500, *[1000] * 4]
     held = [*[1100] * 6, *[1300] * 4]
-    judged = judge(Paced(1000, 10), [*approach, *held])
-    assert judged == {"reached": 4, "off": pytest.approx(0.1), "near": 0.6}
-    assert judge(Paced(1000, 10), [2000] * 12)["reached"] == 13
+    judged = judge(Paced(1000, 10), [900, *[100] * 19], [*approach, *held])
+    assert judged == {"reached": 5, "off": pytest.approx(0.1), "near": 0.6, "began": 9}
+    assert judge(Paced(1000, 10), [5] * 12, [2000] * 12)["reached"] == 13
+
+
+def test_a_pace_that_began_near_its_end_shows_nothing():
+    case = catalogue()["batching-large/tidegate"]
+    near = result(case, 1)
+    near["paced"]["began"] = 3.0
+    (check,) = report.checks({case.name: near}, {case.name: case})
+    assert (check.passed, check.detail) == (False, "3.00 times the later rows")
 
 
 def test_a_figure_without_a_bound_is_reported_and_not_judged():

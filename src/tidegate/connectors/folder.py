@@ -188,13 +188,10 @@ class _Cutting:
         there = {_mark(name): name for name in names}
         read = _marks(start["read"])
         self._read = [mark for mark in read if mark in there]
-        unread = there.keys() - set(read)
         # The file that was begun comes first, whatever has appeared meanwhile.
         begun = [start["open"]] if start["open"] else []
-        begun_names = {name for name, _ in begun}
-        rest = [
-            (name, None) for mark, name in there.items() if mark in unread and name not in begun_names
-        ]
+        known = {*read, *(_mark(name) for name, _ in begun)}
+        rest = [(name, None) for mark, name in there.items() if mark not in known]
         self._queue: deque[tuple[str, int | None]] = deque([*begun, *rest])
         self.rows = 0
 
@@ -215,11 +212,10 @@ class _Cutting:
         return pieces
 
     def offset(self, batch: list[list[Piece]]) -> Offset:
-        name, position = self._queue[0] if self._queue else (None, None)
-        is_open = position is not None
+        begun = [[name, position] for name, position in self._queue if position is not None]
         return {
             "read": base64.b64encode(b"".join(self._read)).decode(),
-            "open": [name, position] if is_open else None,
+            "open": begun[0] if begun else None,
             "batch": [[list(piece) for piece in pieces] for pieces in batch],
         }
 
