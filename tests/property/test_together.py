@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, note
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from tests.crossing_host import CrossingHost
@@ -89,6 +89,14 @@ def branches(draw, base, name):
     )
 
 
+@st.composite
+def several(draw, base, count):
+    """Branches by name; no two are the same, which is refused."""
+    own = [draw(branches(base, number)) for number in range(count)]
+    assume(all(own.count(branch) == 1 for branch in own))
+    return [(f"b{number}", branch) for number, branch in enumerate(own)]
+
+
 def hopping_of(draw) -> Hopping:
     return draw(p.windows(30))
 
@@ -115,7 +123,7 @@ def outcomes(plan, steps, buckets, host=KernelHost) -> list[BatchResult]:
 def test_each_branch_is_as_it_is_alone(data):
     base = data.draw(bases())
     count = data.draw(st.integers(2, 4))
-    own = [(f"b{number}", data.draw(branches(base, number))) for number in range(count)]
+    own = data.draw(several(base, count))
     if isinstance(base, Derived) and data.draw(st.booleans()):
         own.append(("rows", base.input))
     plan = Together(tuple(own))
@@ -163,7 +171,7 @@ def test_what_branches_share_runs_once(data):
 
     source = Source(WITH_IDLE, "ts", Micros(0))
     base = data.draw(steps_over(mapped(source, watched)))
-    own = [(f"b{number}", data.draw(branches(base, number))) for number in range(3)]
+    own = data.draw(several(base, 3))
     fusion = FUSIONS[data.draw(st.sampled_from(list(FUSIONS)))]
     made = [replace(step, fails_first=False) for step in data.draw(p.steps(size=10, packs=1))]
     plan = optimize(Together(tuple(own)), fusion)
