@@ -203,7 +203,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     spark = tg.local_spark(cores=2)
     rows = 10_000
-    metrics = run(spark, folder, generate(minutes=6, rows=rows), rows)
+    metrics = run(spark, folder, generate(minutes=4, rows=rows), rows)
     where = account(folder, metrics)
     for name, count in where.items():
         print(f"{name:>20} {count:>8,}")
