@@ -177,7 +177,11 @@ def totals(folder: Path) -> list[tuple]:
 def written(folder: Path, channel: str) -> pl.DataFrame:
     """The rows of a channel; one without rows has no folder."""
     files = sorted((folder / channel).glob("*.parquet"))
-    return pl.concat(map(pl.read_parquet, files)) if files else pl.DataFrame()
+    rows = pl.concat(map(pl.read_parquet, files)) if files else pl.DataFrame()
+    # Spark's files have times in UTC that do not say so.
+    return rows.with_columns(
+        pl.col(pl.Datetime("ns")).dt.cast_time_unit("us").dt.replace_time_zone("UTC")
+    )
 
 
 def account(folder: Path, metrics: Counter) -> dict[str, int]:
@@ -203,7 +207,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     spark = tg.local_spark(cores=2)
     rows = 10_000
-    metrics = run(spark, folder, generate(minutes=6, rows=rows), rows)
+    metrics = run(spark, folder, generate(minutes=4, rows=rows), rows)
     where = account(folder, metrics)
     for name, count in where.items():
         print(f"{name:>20} {count:>8,}")
