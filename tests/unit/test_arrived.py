@@ -46,12 +46,13 @@ def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
             assert sorted(got) == sorted(rows_by_hand(key, time, row, lookback))
 
 
-def test_pieces_come_in_the_order_of_time():
+@pytest.mark.parametrize("lookback", [15, 80])
+def test_pieces_come_in_the_order_of_time(lookback):
     """Aggregates that have an order, `first` among them, merge pieces as they come."""
     chance = random.Random(5)
     time = np.array([row - chance.randint(0, 30) for row in range(300)])
     timeline = Timeline(np.zeros(300, dtype=np.int64), time)
-    pieces = arrived_before(timeline, 100, timeline.order[timeline.order >= 100], 80)
+    pieces = arrived_before(timeline, 100, timeline.order[timeline.order >= 100], lookback)
     latest = np.full(200, -1000)
     for piece in pieces:
         for low, high, asking in zip(piece.low, piece.high, piece.asking, strict=True):
