@@ -195,17 +195,16 @@ def test_ids_that_share_half_of_their_digest_are_told_apart(monkeypatch, bits):
 
 
 def test_large_pages_are_not_written_again(monkeypatch):
+    def pages_after(batches, size):
+        host = KernelHost(dedupe_plan(10_000))
+        for start in range(0, batches * size, size):
+            host.batch([at(time, str(time)) for time in range(start, start + size)])
+        assert duplicates(host.batch([at(1, str(time)) for time in range(batches * size)])) > 0
+        return len([page for page in host.stored[0, 0] if page != "directory"])
+
     monkeypatch.setattr(dedupe, "_LARGE", 30)
-    host, written = KernelHost(dedupe_plan(10_000)), set()
-    for start in range(0, 1_000, 40):
-        host.batch([at(time, str(time)) for time in range(start, start + 40)])
-        written |= {*host.stored[0, 0]}
-    assert len(written) == 25 + 1  # a page for each batch, and the directory
-    small = KernelHost(dedupe_plan(10_000))
-    for start in range(0, 1_000, 20):
-        small.batch([at(time, str(time)) for time in range(start, start + 20)])
-    assert len(small.stored[0, 0]) < 30
-    assert duplicates(small.batch([at(999, str(time)) for time in range(1_000)])) == 1_000
+    assert pages_after(batches=25, size=31) == 25
+    assert pages_after(batches=25, size=30) < 10
 
 
 def test_state_holds_ids_and_times_alone():
