@@ -40,7 +40,8 @@ def judge(paced: Paced, rows: list[int], millis: list[float]) -> dict[str, Any]:
     """After how many batches they took as long as they should, and how the later ones did.
 
     They do where a batch and the two after it are near, in the median: one alone may be by chance.
-    `began` is how many times the rows of the later ones the first had.
+    `began` is how many times the rows of the later ones the first had, `off_at_first` how far off its
+    target the second was: the first waits for processes to start.
     """
 
     def off(times: list[float]) -> float:
@@ -53,12 +54,13 @@ def judge(paced: Paced, rows: list[int], millis: list[float]) -> dict[str, Any]:
         "off": off(held),
         "near": sum(off([one]) <= NEAR for one in held) / len(held),
         "began": rows[0] / statistics.median(rows[APPROACH:]),
+        "off_at_first": off([millis[1]]),
     }
 
 
 def _batches(case: Case, spark: SparkSession, start: int) -> list[Progress]:
     assert case.paced is not None
-    pace = tg.pace(f"{case.paced.target_ms} ms", least=1, start=start, most=10_000_000)
+    pace = tg.pace(f"{case.paced.target_ms} ms", start=start, most=10_000_000)
     folder = data.folder(case.dataset)
     rows = tg.read_folder(spark, folder, schema=data.SCHEMA, format="parquet", pace=pace)
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.batching import NEAR
 from benchmarks.cases import (
     ADMISSION,
     AHEAD,
@@ -302,9 +303,14 @@ def _loaded(case: Case, result: dict[str, Any]) -> Check:
 
 
 def _far_off(name: str, result: dict[str, Any]) -> Check:
-    """A pace that began near where it ends shows nothing: the right number of rows was misjudged."""
-    began = result["paced"]["began"]
-    return Check(f"{name} began far off", not 0.2 < began < 5, f"{began:.2f} times the later rows")
+    """A run shows something if it began about ten times off in rows, and by that in time.
+
+    On a busy machine the right number of rows is misjudged, or a batch of any size takes as long.
+    """
+    began, off = result["paced"]["began"], result["paced"]["off_at_first"]
+    passed = 5 <= max(began, 1 / began) <= 20 and off > NEAR
+    detail = f"{began:.2f} times the later rows, {off:.0%} off the target"
+    return Check(f"{name} began ten times off", passed, detail)
 
 
 def _same(case: Case, left: dict[str, Any], right: dict[str, Any]) -> Check:

@@ -178,7 +178,7 @@ def result(case: Case, mean: float, rows: int = 7) -> dict:
         "emitted": emitted(case, rows),
         "batch_rows": [case.rows, 1, 0],
         "wanted_pairs": 7,
-        "paced": {"reached": 4, "off": 0.1, "near": 0.9, "began": 9.5},
+        "paced": {"reached": 4, "off": 0.1, "near": 0.9, "began": 9.5, "off_at_first": 3.0},
         "state": {"rocksdbSstFileSize": 2_500_000},
         "batch_state_bytes": [100, 1000, 1200, 1100],
         "total_s": mean,
@@ -404,16 +404,23 @@ def test_a_pace_is_reached_where_three_batches_are_near_and_held_by_those_after_
     approach = [3000, 1000, 1600, 1500, 1199, 1500, *[1000] * 4]
     held = [*[1100] * 6, *[1300] * 4]
     judged = judge(Paced(1000, 10), [900, *[100] * 19], [*approach, *held])
-    assert judged == {"reached": 5, "off": pytest.approx(0.1), "near": 0.6, "began": 9}
+    assert judged == {
+        "reached": 5, "off": pytest.approx(0.1), "near": 0.6, "began": 9, "off_at_first": 0,
+    }  # fmt: skip
     assert judge(Paced(1000, 10), [5] * 12, [2000] * 12)["reached"] == 13
 
 
-def test_a_pace_that_began_near_its_end_shows_nothing():
+@pytest.mark.parametrize(
+    ("began", "off", "passed"),
+    [(10, 3, True), (0.1, 0.5, True), (3, 3, False), (0.003, 0.5, False), (0.1, 0.15, False)],
+)
+def test_a_pace_that_did_not_begin_ten_times_off_shows_nothing(began, off, passed):
     case = catalogue()["batching-large/tidegate"]
-    near = result(case, 1)
-    near["paced"]["began"] = 3.0
-    (check,) = report.checks({case.name: near}, {case.name: case})
-    assert (check.passed, check.detail) == (False, "3.00 times the later rows")
+    found = result(case, 1)
+    found["paced"] |= {"began": began, "off_at_first": off}
+    (check,) = report.checks({case.name: found}, {case.name: case})
+    assert check.passed == passed
+    assert check.detail == f"{began:.2f} times the later rows, {off:.0%} off the target"
 
 
 def test_a_figure_without_a_bound_is_reported_and_not_judged():
