@@ -354,7 +354,7 @@ def _batching(scale: int) -> Iterator[Case]:
 
 def _fusion(scale: int) -> Iterator[Case]:
     """Four steps in one crossing from Spark to Python, together with packing; and each in its own."""
-    data = _events(scale, 6, 500_000)
+    data = _events(scale, 10, 500_000)
     runs: tuple[tuple[Steps, str], ...] = (("unfused", "-unfused"), ("fused", ""))
     for steps, variant in runs:
         yield Case("fusion", "tidegate", data, TUMBLING, 1, data.rows, variant=variant, steps=steps)
