@@ -305,19 +305,30 @@ def overloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_rows_are_shed_under_load_and_a_replay_sheds_the_same(
-    spark: Any, tmp_path: Path, overloaded: Path
+    spark: Any, tmp_path: Path, overloaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The third batch fails twice: in a sink, and when the decision on the next one is written down."""
+    decide, failures = load.Shedding.after, iter(["the plug is out"])
+
+    def decide_and_fail(self: Any, batch: int, *measured: Any) -> Any:
+        decision = decide(self, batch, *measured)
+        if batch == 2 and (failure := next(failures, None)):
+            raise RuntimeError(failure)
+        return decision
+
+    monkeypatch.setattr(load.Shedding, "after", decide_and_fail)
     written(tmp_path / "in", BUSY)
     sinks = {"shed": Kept(), "rejected": Kept(), "main": Kept(fails_at=2)}
-    with pytest.raises(StreamingQueryException, match="the disk is full"):
-        run(admitted(file_stream(spark, tmp_path / "in", ORDERS), "strict"), overloaded, **sinks)
+    for failure in ("the disk is full", "the plug is out"):
+        with pytest.raises(StreamingQueryException, match=failure):
+            run(admitted(file_stream(spark, tmp_path / "in", ORDERS), "strict"), overloaded, **sinks)
     query = run(admitted(file_stream(spark, tmp_path / "in", ORDERS), "strict"), overloaded, **sinks)
 
     shed, rejected = sinks["shed"], sinks["rejected"]
-    # Nothing was known before the first batch; the third was run twice.
-    assert [number for number, _ in shed.attempts] == [1, 2, 2, 3]
-    assert shed.attempts[1] == shed.attempts[2]
-    assert [number for number, _ in rejected.attempts] == [0, 1, 2, 2, 3]
+    # Nothing was known before the first batch.
+    assert [number for number, _ in shed.attempts] == [1, 2, 2, 2, 3]
+    assert shed.attempts[1] == shed.attempts[2] == shed.attempts[3]
+    assert [number for number, _ in rejected.attempts] == [0, 1, 2, 2, 2, 3]
 
     by_weight = Counter(row["weight"] for row in shed.rows())
     assert by_weight["low"] > by_weight["high"] > by_weight["critical"] == 0
@@ -335,7 +346,7 @@ def test_rows_are_shed_under_load_and_a_replay_sheds_the_same(
     assert metrics["rows_in"] == 200  # since the start: of the last two batches
     apart = metrics["rejected_rate"] + metrics["rejected_lag"] + metrics["rejected_jitter"]
     assert metrics["admitted"] + apart == metrics["rows_in"]
-    assert metrics["shed"] == sum(len(rows) for number, rows in shed.attempts[2:])
+    assert metrics["shed"] == sum(len(rows) for _, rows in shed.attempts[3:])
 
 
 @pytest.mark.parametrize("policy", ["prefer_throttle", "bypass"])
