@@ -16,7 +16,10 @@ import tidegate as tg
 from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, Window
 from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
-from tidegate.plan.nodes import Admit, Dedupe, KeyBy, Output, Source
+from tidegate.plan.feeds import Source
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.nodes import Output
+from tidegate.plan.passages import Admit, Dedupe
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.time import micros
 from tidegate.spark import lower

@@ -21,7 +21,8 @@ from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import MAIN, Output, sources_of
+from tidegate.plan.channels import MAIN
+from tidegate.plan.nodes import Output, sources_of
 from tidegate.plan.watermarks import WatermarkGenerator
 
 #: As many as a session on two cores has.

@@ -5,7 +5,7 @@ Times are seconds after noon. Each transcript is one rule, in the smallest pictu
 
 from tests.plans import SECOND, hopping, plan_of, session, sliding
 from tidegate.operators import aggregates as a
-from tidegate.plan.nodes import Derived
+from tidegate.plan.feeds import Derived
 from tidegate.plan.policies import Retracting, SideOutput
 from tidegate.testing import Transcript
 

@@ -8,20 +8,14 @@ from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.feeds import Feed, Source
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match
-from tidegate.plan.nodes import (
-    Aggregation,
-    Dedupe,
-    Emit,
-    Feed,
-    Join,
-    KeyBy,
-    Reorder,
-    Source,
-    WindowBy,
-)
+from tidegate.plan.nodes import Join
+from tidegate.plan.passages import Dedupe, Reorder
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
 
 SECOND = 1_000_000

@@ -5,7 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.operators.steps import filter_step, map_step
-from tidegate.plan.nodes import Derived, Feed, Inlet, Output, Stepped, origin, over, with_inlets
+from tidegate.plan.feeds import Derived, Feed, Stepped, origin
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output
+from tidegate.plan.rewrite import over, with_inlets
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 
 #: Fusion as it can be set, from everything in one crossing to nothing.

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.property import programs as p
-from tidegate.plan.nodes import Emit, Output
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Retracting
+from tidegate.plan.windowing import Emit
 from tidegate.testing import BatchResult, KernelHost, replay
 from tidegate.testing.table import Row, instant_of
 

@@ -12,7 +12,9 @@ from tests.plans import SCHEMA, TIMESTAMP
 from tests.property import programs as p
 from tidegate.operators import state, token_buckets
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import Admit, KeyBy, Source
+from tidegate.plan.feeds import Source
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.passages import Admit
 from tidegate.plan.sla import LARGEST_LEVEL, Budget, declare_sla
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost, Oracle

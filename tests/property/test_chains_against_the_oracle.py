@@ -12,9 +12,12 @@ from tests.plans import WITH_IDLE, plan_of, reorder_plan
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
 from tidegate.operators import aggregates as a
-from tidegate.plan.nodes import Derived, Emit, stages_of, with_feed
+from tidegate.plan.feeds import Derived
+from tidegate.plan.nodes import stages_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Hopping, Session
 from tidegate.testing import Changelog
 from tidegate.testing.results import row_differences

@@ -13,8 +13,9 @@ from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import state
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import Derived, Source, with_feed
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.policies import OnWatermark, Retracting
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.testing import Changelog, KernelHost

@@ -15,8 +15,9 @@ from tests.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_of, sess
 from tests.property import programs as p
 from tidegate.operators import aggregates as a
 from tidegate.operators import joining, state
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Derived, Join, Output, Source, sources_of
+from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import BatchResult, KernelHost, Oracle, text

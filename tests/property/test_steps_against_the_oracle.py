@@ -17,7 +17,8 @@ from tests.property.test_chains_against_the_oracle import CHAINS
 from tests.property.test_folds_against_the_oracle import AFTER, BY_ARRIVAL, dedupes, folds
 from tests.stepped import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import Derived, Feed, Output, sources_of
+from tidegate.plan.feeds import Derived, Feed
+from tidegate.plan.nodes import Output, sources_of
 from tidegate.testing import BatchResult, Oracle, differences
 from tidegate.testing.oracle import Operator
 from tidegate.testing.table import Row

@@ -13,21 +13,14 @@ from tests.property.test_steps_against_the_oracle import TWINS
 from tests.stepped import FUSIONS, mapped
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import (
-    Admit,
-    Dedupe,
-    Derived,
-    Join,
-    KeyBy,
-    Reorder,
-    Source,
-    Together,
-    WindowBy,
-    sources_of,
-)
+from tidegate.plan.feeds import Derived, Source
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.nodes import Join, Together, sources_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import Drop, OnWatermark, Retracting, SideOutput
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.testing import BatchResult, KernelHost
 from tidegate.testing.results import row_differences

@@ -11,8 +11,10 @@ from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators.kernel import ADMISSION_COUNTERS, COUNTERS
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.optimize import optimize
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import Admit, Derived, KeyBy, Source
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.passages import Admit
 from tidegate.plan.policies import SideOutput
 from tidegate.plan.sla import declare_sla as sla
 from tidegate.plan.time import Micros

@@ -28,9 +28,10 @@ from tidegate.api.events import Events
 from tidegate.errors import ColumnNotFound, PlanError
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import Derived, Source, sources_of, stages_of
+from tidegate.plan.nodes import sources_of, stages_of
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.plan.watermarks import Operator
@@ -326,8 +327,8 @@ def test_results_that_take_others_back_cannot_go_on(strategy):
     with pytest.raises(PlanError) as raised:
         minutes().agg(n=count()).emit(strategy).events(time="window_end")
     assert str(raised.value) == (
-        f"results of {strategy} take others back, and cannot go on as events; "
-        "use tg.emit.on_window_close()"
+        f"events(time='window_end'): results of {strategy} take others back, "
+        "and cannot go on as events; use tg.emit.on_window_close()"
     )
 
 

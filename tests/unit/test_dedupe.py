@@ -32,10 +32,13 @@ from tidegate.operators.hashing import digest_columns
 from tidegate.operators.kernel import COUNTERS, DEDUPE_COUNTERS
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.optimize import optimize
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import graph_of, held_back, operator_names
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import Dedupe, Derived, KeyBy, Source, with_feed
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.passages import Dedupe
 from tidegate.plan.policies import OnWindowClose, Reassign, SideOutput
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of

@@ -15,9 +15,9 @@ from tidegate.errors import EmissionRefused, PlanError, SinkError
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.state import Directory
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import held_back, operator_names
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import Derived, Source
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
@@ -294,7 +294,8 @@ def test_folds_cannot_go_on_as_events():
     with pytest.raises(PlanError) as raised:
         Derived(fold(), "ts")
     assert str(raised.value) == (
-        "results of on_update take others back, and cannot go on as events; give the fold a window"
+        "events(time='ts'): results of on_update take others back, and cannot go on as events; "
+        "give the fold a window"
     )
 
 

@@ -10,7 +10,7 @@ from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.stepped import FUSIONS, in_circles, with_steps
 from tests.transcripts import TRANSCRIPTS
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import crossings
+from tidegate.plan.feeds import crossings
 from tidegate.testing import run
 
 ALL = [*TRANSCRIPTS, *SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS]

@@ -19,12 +19,15 @@ from tests.plans import (
 )
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.explain import render_logical
+from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
 from tidegate.plan.identity import fingerprint, identity_of
-from tidegate.plan.nodes import Derived, Join, KeyBy, Source, WindowBy, sources_of, stages_of
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.nodes import Join, sources_of, stages_of
 from tidegate.plan.policies import Drop, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.watermarks import Operator
+from tidegate.plan.windowing import WindowBy
 
 TEN = hopping(10)
 WORKS = "tumbling × tumbling, tumbling × hopping (either way round) and session × session work"

@@ -5,8 +5,11 @@ from dataclasses import replace
 from tests.plans import SECOND, hopping, plan_of
 from tidegate.observe.metrics import Metrics
 from tidegate.operators import aggregates as a
-from tidegate.plan.nodes import Aggregation, Derived, Emit, KeyBy, Union, WindowBy, with_feed
+from tidegate.plan.feeds import Derived, Union
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 
 PLAN = plan_of(hopping(10 * SECOND), tolerance=2 * SECOND)
 NOON = 43_200 * SECOND

@@ -12,8 +12,9 @@ from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
 from tidegate.plan.explain import render_logical
-from tidegate.plan.nodes import Reorder, with_feed
+from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windows import Sliding
 

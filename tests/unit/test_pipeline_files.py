@@ -18,7 +18,8 @@ from tidegate.pipeline.load import load, question
 from tidegate.pipeline.places import check_places
 from tidegate.pipeline.schema import schema_text
 from tidegate.pipeline.types import arrow_type
-from tidegate.plan.nodes import TIMESTAMP, Derived, Source, Union
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import compile as compile_sql

@@ -10,8 +10,9 @@ from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, logical_plan
 from tidegate.api.events import Startable
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
+from tidegate.plan.channels import RESERVED_CHANNELS
+from tidegate.plan.feeds import Source
 from tidegate.plan.identity import fingerprint, identity_of
-from tidegate.plan.nodes import RESERVED_CHANNELS, Source
 from tidegate.plan.policies import Drop, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 

@@ -12,8 +12,10 @@ from tidegate.api.events import Events
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTERS
+from tidegate.plan.feeds import Source
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import KeyBy, Reorder, Source
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost

@@ -21,8 +21,9 @@ from tidegate.errors import DurationError, EmissionRefused, PlanError, TypeMisma
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTERS
+from tidegate.plan.feeds import Source
 from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import KeyBy, Source
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost, Oracle, differences, run

@@ -8,8 +8,12 @@ import pytest
 from tests.plans import ROWS, SECOND, hopping, logical_plan, plan_of
 from tidegate.errors import PlanError
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import KeyBy, Reorder, Source, Union, sources_of, with_feed
+from tidegate.plan.feeds import Source, Union
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.nodes import sources_of
+from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
+from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of

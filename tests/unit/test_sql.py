@@ -7,8 +7,9 @@ import tidegate as tg
 from tests.same_plans import facts
 from tidegate import sql
 from tidegate.api.events import Events
+from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import TIMESTAMP, sources_of
+from tidegate.plan.nodes import sources_of
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import Insert, Program, SinkTable, Stream
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.same_plans import facts
 from tests.unit.test_sql import BY_USER, COUNTED, counted
 from tidegate.errors import PlanError, SqlError
-from tidegate.plan.nodes import Aggregation, Emit, WindowBy
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Hopping, Session
 
 UNITS = {

@@ -32,20 +32,13 @@ from tidegate.operators.steps import Ways, filter_step, map_step, take_steps
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.feeds import Derived, Source, Union, crossings, origin, steps_of
 from tidegate.plan.graph import graph_of, places_of
-from tidegate.plan.nodes import (
-    Admit,
-    Derived,
-    KeyBy,
-    Source,
-    Together,
-    Union,
-    crossings,
-    origin,
-    steps_of,
-    with_numbers,
-)
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.nodes import Together
+from tidegate.plan.passages import Admit
 from tidegate.plan.policies import SideOutput
+from tidegate.plan.rewrite import with_numbers
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.steps import Fusion, Shed
 from tidegate.plan.time import Micros

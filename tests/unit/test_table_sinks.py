@@ -23,8 +23,8 @@ from tidegate import sinks
 from tidegate.connectors import TableSink, Target
 from tidegate.connectors import duckdb as duckdb_files
 from tidegate.errors import SinkError
+from tidegate.plan.channels import OP, WINDOW_COLUMNS
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.nodes import OP, WINDOW_COLUMNS
 
 COUNTS = pa.schema([("user", pa.string()), ("shop", pa.int64()), *WINDOW_COLUMNS, ("n", pa.int64())])
 IDENTITY = ("user", "shop", "window_start", "window_end")

@@ -1,6 +1,6 @@
 """Running a plan to its end, for tests that look at results only."""
 
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 from tidegate.testing import KernelHost
 from tidegate.testing.table import Row
 

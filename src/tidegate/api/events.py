@@ -18,27 +18,11 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match
-from tidegate.plan.nodes import (
-    Admit,
-    Aggregation,
-    Dedupe,
-    Derived,
-    Emit,
-    Feed,
-    Join,
-    KeyBy,
-    Output,
-    Plan,
-    Reorder,
-    Source,
-    Stepped,
-    Together,
-    Union,
-    WindowBy,
-    sources_of,
-    with_numbers,
-)
+from tidegate.plan.nodes import Join, Output, Plan, Together, sources_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -47,9 +31,11 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
+from tidegate.plan.rewrite import with_numbers
 from tidegate.plan.sla import Sla
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 from tidegate.plan.time import Duration, ProcessingTime, micros
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidegate.connectors.sinks import Target
 from tidegate.errors import SinkError
-from tidegate.plan.nodes import OP
+from tidegate.plan.channels import OP
 
 #: Which query fills which table, and how far it has got.
 NOTES = "tidegate_batches"

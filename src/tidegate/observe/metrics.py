@@ -10,7 +10,8 @@ from threading import Lock
 from tidegate.observe.progress import SourceProgress
 from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST, LOAD
 from tidegate.operators.kernels import counters_of
-from tidegate.plan.nodes import MAIN, Plan, outlets_of
+from tidegate.plan.channels import MAIN
+from tidegate.plan.nodes import Plan, outlets_of
 
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
 Packed = tuple[int, str, int]

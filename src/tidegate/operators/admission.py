@@ -21,8 +21,9 @@ from tidegate.operators.rows import RowKernel
 from tidegate.operators.session_store import END, SessionStore
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.token_buckets import inflow, spend
+from tidegate.plan.channels import REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import TIMESTAMP, is_key_type
-from tidegate.plan.nodes import REJECTED, REJECTED_COLUMNS, Admit
+from tidegate.plan.passages import Admit
 from tidegate.plan.sla import JITTER, LAG, RATE, REASONS, Budget, Sla
 
 _ARRIVED, _LEVEL, _UNIT = "__tidegate_arrived", "__tidegate_level", "__tidegate_unit"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidegate.operators.kernel import Clock, Kernel, Outcome, Parcel, Port, retractions_first
 from tidegate.operators.state import BucketState
-from tidegate.plan.nodes import MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.plan.time import render
 
 

@@ -21,7 +21,7 @@ from tidegate.operators.late import NEVER
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import RowKernel
 from tidegate.operators.state import BucketState
-from tidegate.plan.nodes import Dedupe
+from tidegate.plan.passages import Dedupe
 from tidegate.plan.time import render
 
 #: The halves of an id's digest.

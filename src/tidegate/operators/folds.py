@@ -20,7 +20,7 @@ from tidegate.operators.session_merge import NUMBER
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
 from tidegate.operators.windowed import AggregateKernel
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 
 #: When folds end: only the end of a batch query comes so late.
 END_OF_TIME = 1 << 60

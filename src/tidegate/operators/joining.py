@@ -22,8 +22,11 @@ from tidegate.operators.late import AllowedLatenessTracker
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import OWN, RowInput
 from tidegate.operators.state import KEY, BucketState, own_keys
+from tidegate.plan.channels import MAIN
+from tidegate.plan.feeds import made_due
 from tidegate.plan.joins import SIDES, Side, keeps, window_names
-from tidegate.plan.nodes import MAIN, Join, WindowBy, made_due
+from tidegate.plan.nodes import Join
+from tidegate.plan.windowing import WindowBy
 
 #: Which row it is, where rows are told apart.
 ID = "__tidegate_id"

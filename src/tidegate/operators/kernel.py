@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs
 from tidegate.operators.state import BucketState
-from tidegate.plan.nodes import MAIN, OP
+from tidegate.plan.channels import MAIN, OP
 
 #: Channels whose name starts with this carry a counter: the name is the rest, `rows` the count.
 COUNTER = "#"

@@ -19,20 +19,11 @@ from tidegate.operators.session_join import SessionJoin
 from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
+from tidegate.plan.channels import MAIN
+from tidegate.plan.feeds import made_due, steps_of
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import (
-    MAIN,
-    Admit,
-    Dedupe,
-    Join,
-    Output,
-    Plan,
-    Reorder,
-    made_due,
-    outlets_of,
-    stages_of,
-    steps_of,
-)
+from tidegate.plan.nodes import Join, Output, Plan, outlets_of, stages_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.steps import Filter, Shed
 from tidegate.plan.windows import AllTime, Session, Sliding
 

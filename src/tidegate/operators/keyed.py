@@ -17,7 +17,10 @@ from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
 from tidegate.operators.late import SideOutputRouter
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Admit, Dedupe, Emit, Inlet, Reorder
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.passages import Admit, Dedupe, Reorder
+from tidegate.plan.windowing import Emit
 
 #: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
 #: it stands before it where the kernel cannot know, parted from it by `REASON_END`.

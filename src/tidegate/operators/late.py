@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.slicing import Number
+from tidegate.plan.channels import LATE_COLUMNS
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.nodes import LATE_COLUMNS
 from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
 
 if TYPE_CHECKING:

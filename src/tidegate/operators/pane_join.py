@@ -23,7 +23,8 @@ from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
 from tidegate.operators.timeline import Timeline
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, WindowBy
+from tidegate.plan.nodes import Join
+from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import Hopping
 
 #: Until when a row may be met, and when it is let go: its own windows have closed as well then.

@@ -26,7 +26,9 @@ from tidegate.operators.keyed import (
 from tidegate.operators.late import instants
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.state import KEY, BucketState
-from tidegate.plan.nodes import Admit, Dedupe, Emit, Reorder, made_due
+from tidegate.plan.feeds import made_due
+from tidegate.plan.passages import Admit, Dedupe, Reorder
+from tidegate.plan.windowing import Emit
 
 #: Before the names of rows' own columns, which may be anything.
 OWN = "__tidegate_row."

@@ -24,7 +24,8 @@ from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import FIRST_POSITION, KEY, LAST_POSITION, BucketState
 from tidegate.operators.timeline import Timeline
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, WindowBy
+from tidegate.plan.nodes import Join
+from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import Session
 
 #: The session a row came to, and of a session those that went into it.

@@ -22,7 +22,7 @@ from tidegate.operators.session_merge import NUMBER, Joined, bounded, ends_of, j
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.sweep import sweep
 from tidegate.operators.windowed import WindowKernel
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Session
 
 

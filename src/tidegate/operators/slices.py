@@ -22,7 +22,7 @@ from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
 from tidegate.operators.window_emit import Progress, window_emit
 from tidegate.operators.windowed import WindowKernel
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Hopping
 
 _PLACE = "__tidegate_place"

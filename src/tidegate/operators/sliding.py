@@ -20,7 +20,7 @@ from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import RowKernel
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.timeline import Timeline
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
 
 _TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_place"

@@ -15,10 +15,14 @@ from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, FILTERED, SHED_ROWS, Kernel, Parcel, Port, count_parcels
 from tidegate.operators.shedding import Decision, shed
-from tidegate.plan.columns import is_key_type
+from tidegate.plan.channels import MAIN, SHED
+from tidegate.plan.columns import RESERVED_PREFIX, is_key_type
+from tidegate.plan.feeds import crossings
 from tidegate.plan.graph import places_of
-from tidegate.plan.nodes import MAIN, RESERVED_PREFIX, SHED, Emit, Inlet, Output, Plan, crossings
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output, Plan
 from tidegate.plan.steps import Filter, Frames, Map, Shed, Step
+from tidegate.plan.windowing import Emit
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.kernel import retractions_first
 from tidegate.operators.keyed import KeyedKernel, Turn
 from tidegate.operators.late import AllowedLatenessTracker
-from tidegate.plan.nodes import Emit
+from tidegate.plan.windowing import Emit
 
 #: Due as soon as the watermark moves at all, or is known at all.
 ANY_TIME = -(1 << 62)

@@ -6,7 +6,9 @@ from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.fuse_steps import fuse_steps
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
-from tidegate.plan.nodes import Inlet, Output, Plan, Together, over, with_inlets
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output, Plan, Together
+from tidegate.plan.rewrite import over, with_inlets
 from tidegate.plan.steps import Fusion
 
 #: Rules that look at one operator.

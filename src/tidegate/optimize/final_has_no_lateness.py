@@ -6,9 +6,11 @@ After:  Emit[final] ← Aggregate ← Window[…, allowed_lateness=0 seconds]
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Emit, Output, with_input
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import OnWindowClose
+from tidegate.plan.rewrite import with_input
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import Emit
 
 
 def final_has_no_lateness(plan: Output) -> Output:

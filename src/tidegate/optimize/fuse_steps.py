@@ -6,7 +6,10 @@ After:  Fused[map a, filter b] ← Events[…]
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Feed, Inlet, Output, Stepped, origin, steps_of, with_inlets
+from tidegate.plan.feeds import Feed, Stepped, origin, steps_of
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output
+from tidegate.plan.rewrite import with_inlets
 from tidegate.plan.steps import Fusion, Step
 
 

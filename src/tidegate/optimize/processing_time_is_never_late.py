@@ -9,8 +9,11 @@ where time already is.
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Inlet, Output, processing_time, with_inlets
+from tidegate.plan.feeds import processing_time
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Reassign
+from tidegate.plan.rewrite import with_inlets
 from tidegate.plan.time import LONGEST
 
 _WHATEVER_THE_CLOCK_DOES = Reassign(LONGEST)

@@ -9,8 +9,12 @@ pruning there would silently cut what users see. What removes duplicates needs t
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Dedupe, Derived, Emit, Feed, Output, Source, Stepped, Union, with_feed
+from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
+from tidegate.plan.nodes import Output
+from tidegate.plan.passages import Dedupe
 from tidegate.plan.policies import SideOutput
+from tidegate.plan.rewrite import with_feed
+from tidegate.plan.windowing import Emit
 
 
 def prune_columns(plan: Output) -> Output:

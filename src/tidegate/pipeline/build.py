@@ -16,7 +16,8 @@ from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
 from tidegate.pipeline.types import arrow_type
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Output
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window

@@ -9,8 +9,9 @@ from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
 from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.graph import held_back, operator_names, places_of
-from tidegate.plan.nodes import Feed, Node, Plan, stages_of
+from tidegate.plan.nodes import Plan, stages_of
 from tidegate.plan.time import render
 
 

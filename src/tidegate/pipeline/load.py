@@ -13,7 +13,7 @@ from tidegate.pipeline import model
 from tidegate.pipeline.build import program_of
 from tidegate.pipeline.document import fill_in
 from tidegate.pipeline.file import parse
-from tidegate.plan.nodes import MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.plan.time import micros
 from tidegate.sql.program import Insert
 

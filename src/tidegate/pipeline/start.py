@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import PlanError
 from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
-from tidegate.plan.nodes import MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.spark import query
 from tidegate.spark.lower import to_df
 from tidegate.spark.pacing import Pace, mark_of, marked

@@ -8,6 +8,9 @@ import pyarrow as pa
 
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
 
+#: What names of our own columns start with.
+RESERVED_PREFIX = "__tidegate"
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
@@ -33,6 +36,18 @@ def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> 
     twice = sorted(set(taken) & set(added))
     if twice:
         raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
+
+
+def refuse_reserved(names: Iterable[str]) -> None:
+    """Kernels put columns of their own beside users' columns; these never meet."""
+    for name in names:
+        if name.startswith(RESERVED_PREFIX):
+            raise PlanError(f"column {name!r}: names that start with {RESERVED_PREFIX!r} are ours")
+
+
+def listed(schema: pa.Schema) -> str:
+    """Columns with their types, as messages show them."""
+    return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
 
 
 def is_key_type(kind: pa.DataType) -> bool:

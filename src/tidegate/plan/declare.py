@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidegate.errors import PlanError
 from tidegate.plan.columns import TIMESTAMP, refuse_collisions
 from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At, EventTime
-from tidegate.plan.nodes import MAX_FUTURE, Source
+from tidegate.plan.feeds import MAX_FUTURE, Source
 from tidegate.plan.time import Duration, Micros, ProcessingTime, micros
 
 #: A column, where each message has one, or the time rows come at.

@@ -2,18 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from tidegate.plan.feeds import Node, Source, crossings
 from tidegate.plan.graph import places_of
-from tidegate.plan.nodes import (
-    Inlet,
-    Node,
-    Output,
-    Plan,
-    Source,
-    Together,
-    crossings,
-    sources_of,
-    stages_of,
-)
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output, Plan, Together, sources_of, stages_of
 from tidegate.plan.steps import Step
 from tidegate.plan.time import render
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from tidegate.plan.nodes import (
-    Admit,
-    Dedupe,
-    Emit,
-    Inlet,
-    Join,
-    Output,
-    Plan,
-    Reorder,
-    Together,
-    outlets_of,
-    read_by,
-    stages_of,
-)
+from tidegate.plan.feeds import read_by
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Join, Output, Plan, Together, outlets_of, stages_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.time import Micros
 from tidegate.plan.watermarks import Operator, WatermarkPropagator
+from tidegate.plan.windowing import Emit
 
 #: The sources together: their watermark is the lowest of theirs.
 SOURCES = "sources"

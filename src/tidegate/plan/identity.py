@@ -6,19 +6,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from tidegate.plan.feeds import Derived, origin
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import (
-    Admit,
-    Dedupe,
-    Derived,
-    Join,
-    KeyBy,
-    Output,
-    Plan,
-    Reorder,
-    origin,
-    stages_of,
-)
+from tidegate.plan.nodes import Join, Output, Plan, stages_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.time import render
 
 Identity = dict[str, str]

@@ -16,7 +16,7 @@ from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import ROWS_IN, Way, pack_along, take_steps
-from tidegate.plan.nodes import MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.plan.steps import Step
 from tidegate.spark.load import Decisions, Sampler
 from tidegate.spark.processor import PARCEL

@@ -19,8 +19,10 @@ from pyspark.sql import functions as F
 
 from tidegate.connectors import Write
 from tidegate.connectors.notes import read_note, write_note
+from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import MAIN, OP, Output, Reorder, Together
+from tidegate.plan.nodes import Output, Together
+from tidegate.plan.passages import Reorder
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL

@@ -22,9 +22,9 @@ from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
+from tidegate.plan.columns import RESERVED_PREFIX
 from tidegate.plan.identity import SHARED, Identity, fingerprint
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import RESERVED_PREFIX
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.spark.checkpoint import stored_identity

@@ -18,7 +18,8 @@ from tidegate.connectors.notes import read_note, write_note
 from tidegate.errors import PlanError
 from tidegate.operators.kernel import LOAD, Parcel
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator
-from tidegate.plan.nodes import Plan, stages_of, steps_of
+from tidegate.plan.feeds import steps_of
+from tidegate.plan.nodes import Plan, stages_of
 from tidegate.plan.steps import Policy, Shed
 
 #: Shares travel as whole numbers.

@@ -18,8 +18,9 @@ from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.operators.steps import Way, Ways
 from tidegate.optimize import optimize
+from tidegate.plan.channels import MAIN
 from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities
-from tidegate.plan.nodes import MAIN, Output, Plan, outlets_of, sources_of, stages_of
+from tidegate.plan.nodes import Output, Plan, outlets_of, sources_of, stages_of
 from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
 from tidegate.spark.crossing import ArrowMap, Crossings, Unpack, parcel_batch

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate.connectors import Preparable, Sink, Target, location
-from tidegate.plan.nodes import MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.spark.checkpoint import claim
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.schema import arrow_schema

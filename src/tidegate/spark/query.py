@@ -17,8 +17,10 @@ from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.steps import ROWS_IN
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Emit, Plan, Together, outlets_of, sources_of
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
+from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
+from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of

@@ -8,8 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.channels import OP, WINDOW_COLUMNS
 from tidegate.plan.event_time import EVENT_TIME
-from tidegate.plan.nodes import OP, WINDOW_COLUMNS, Aggregation, Emit, Feed, KeyBy, WindowBy
+from tidegate.plan.feeds import Feed
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Session, Sliding
 from tidegate.sql.aggregates import AggregateCall, aggregate_call, is_aggregate
 from tidegate.sql.clauses import emission, late_policy, lateness

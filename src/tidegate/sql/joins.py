@@ -7,8 +7,10 @@ from typing import get_args
 
 from sqlglot import exp
 
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import SIDES, How, Side, window_names
-from tidegate.plan.nodes import Join, KeyBy, WindowBy
+from tidegate.plan.nodes import Join
+from tidegate.plan.windowing import WindowBy
 from tidegate.sql.clauses import refuse_clauses
 from tidegate.sql.dialect import spark_text
 from tidegate.sql.grouping import BOUNDS, Rows, Sinks, feed_of, windowed

@@ -12,7 +12,8 @@ from datetime import timedelta
 import pyarrow as pa
 
 from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import Output, Source
+from tidegate.plan.feeds import Source
+from tidegate.plan.nodes import Output
 from tidegate.plan.time import Micros, ProcessingTime
 
 #: A result column's name and the Spark SQL expression it is.

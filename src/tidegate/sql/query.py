@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tidegate.errors import did_you_mean
-from tidegate.plan.nodes import KeyBy, Reorder
+from tidegate.plan.inlets import KeyBy
+from tidegate.plan.passages import Reorder
 from tidegate.sql.aggregates import is_aggregate
 from tidegate.sql.clauses import late_policy, refuse_clauses
 from tidegate.sql.grouping import grouped

@@ -13,7 +13,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.errors import did_you_mean
-from tidegate.plan.nodes import MAIN, OP, Derived, Feed, Output, Source, Union
+from tidegate.plan.channels import MAIN, OP
+from tidegate.plan.feeds import Derived, Feed, Source, Union
+from tidegate.plan.nodes import Output
 from tidegate.sql.dialect import spark_text
 from tidegate.sql.program import Column, Input, Insert, SinkTable, Stream
 from tidegate.sql.source import Text

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from tidegate.plan.nodes import TIMESTAMP
+from tidegate.plan.columns import TIMESTAMP
 
 _Kind = exp.DataType.Type
 

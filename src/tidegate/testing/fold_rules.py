@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from tidegate.plan.nodes import Dedupe
+from tidegate.plan.passages import Dedupe
 from tidegate.testing.results import BatchResult
 from tidegate.testing.rules import Rules
 from tidegate.testing.table import Row

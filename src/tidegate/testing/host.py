@@ -20,7 +20,9 @@ from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.operators.steps import ROWS_IN, Way, Ways, pack_along
-from tidegate.plan.nodes import MAIN, Plan, Source, sources_of
+from tidegate.plan.channels import MAIN
+from tidegate.plan.feeds import Source
+from tidegate.plan.nodes import Plan, sources_of
 from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, as_json, micros_of, to_arrow

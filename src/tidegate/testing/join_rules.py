@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES, Side, keeps, window_names
-from tidegate.plan.nodes import MAIN, Join, WindowBy
+from tidegate.plan.nodes import Join
+from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import Hopping, Session
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.rules import Intake, OperatorRules

@@ -8,17 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import (
-    MAIN,
-    Admit,
-    Dedupe,
-    Join,
-    Output,
-    Reorder,
-    read_by,
-    sources_of,
-    steps_of,
-)
+from tidegate.plan.channels import MAIN
+from tidegate.plan.feeds import read_by, steps_of
+from tidegate.plan.nodes import Join, Output, sources_of
+from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windows import Sliding
 from tidegate.testing.admission_rules import AdmissionRules
 from tidegate.testing.answers import ANSWERS, Answer

@@ -10,7 +10,9 @@ from typing import Any
 
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import MAIN, Emit, Output
+from tidegate.plan.channels import MAIN
+from tidegate.plan.nodes import Output
+from tidegate.plan.windowing import Emit
 from tidegate.testing.table import Row, text
 
 Close = Callable[[Any, Any], bool]

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import Emit, Reorder
+from tidegate.plan.passages import Reorder
+from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
 from tidegate.testing.answers import Answer, answer
 from tidegate.testing.rules import Rules

@@ -7,7 +7,10 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from tidegate.plan.nodes import ERROR_CHANNEL, MAIN, Inlet, Output, made_due
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
+from tidegate.plan.feeds import made_due
+from tidegate.plan.inlets import Inlet
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, as_json, instant_of, micros_of

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import Emit, WindowBy
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
+from tidegate.plan.windowing import Emit, WindowBy
 from tidegate.plan.windows import AllTime, Hopping, Session
 from tidegate.testing.answers import Answer, answer
 from tidegate.testing.results import frozen, same

@@ -1,0 +1,36 @@
+"""Channels: the ways by which rows leave a query, and the columns they have there."""
+
+import pyarrow as pa
+
+from tidegate.errors import PlanError
+from tidegate.plan.columns import TIMESTAMP
+
+WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
+OP = pa.field("op", pa.string())
+ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
+LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
+REJECTED_COLUMNS = (
+    pa.field("reason", pa.string()),
+    pa.field("lag", pa.duration("us")),
+    pa.field("gap", pa.duration("us")),
+    pa.field("tokens", pa.float64()),
+)
+MAIN, ERROR_CHANNEL, REJECTED, SHED = "main", "errors", "rejected", "shed"
+
+#: Names that channels cannot have: they mean something else where sinks are given.
+RESERVED_CHANNELS = (
+    MAIN,
+    ERROR_CHANNEL,
+    "checkpoint",
+    "trigger",
+    "name",
+    "buckets",
+    "fusion",
+    "pace",
+)
+
+
+def check_channel(name: str, refusal: str) -> None:
+    """Refuse a name that a channel cannot have."""
+    if name in RESERVED_CHANNELS or not name.isidentifier():
+        raise PlanError(f"{refusal}: take an identifier that is none of {', '.join(RESERVED_CHANNELS)}")

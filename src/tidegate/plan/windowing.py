@@ -1,0 +1,270 @@
+"""Windows over rows, aggregates over windows, and when their results leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
+from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.channels import MAIN, OP, WINDOW_COLUMNS
+from tidegate.plan.columns import field_of, readable, refuse_collisions
+from tidegate.plan.conditions import check_condition
+from tidegate.plan.feeds import Feed, Node
+from tidegate.plan.inlets import Inlet, KeyBy, check_late
+from tidegate.plan.policies import (
+    Drop,
+    Emission,
+    LatePolicy,
+    OnWatermark,
+    OnWindowClose,
+    Reassign,
+    Retracting,
+)
+from tidegate.plan.stages import Aside, channels_of
+from tidegate.plan.time import Micros, render
+from tidegate.plan.windows import AllTime, Session, Sliding, Window
+
+
+@dataclass(frozen=True)
+class WindowBy:
+    """The windows rows are assigned to, and what happens to rows that come too late for them."""
+
+    input: KeyBy
+    window: Window
+    lateness: Micros = Micros(0)
+    late: LatePolicy = Drop()
+
+    def __post_init__(self) -> None:
+        if self.gap_column is not None:
+            self._check_gap(self.gap_column)
+        if isinstance(self.window, Sliding) and self.lateness:
+            raise PlanError(
+                f"{self.window} with allowed_lateness={render(self.lateness)}: the window around a row "
+                "is emitted once, and a row at or below the watermark is late; raise the tolerance"
+            )
+        if isinstance(self.window, Sliding) and self.window.when is not None:
+            check_condition(self.window.when, self.schema)
+        check_late(self.late, self.input.input)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inlet(self) -> Inlet:
+        return Inlet(self.input, self.late)
+
+    @property
+    def gap_column(self) -> str | None:
+        """The column with each row's own gap, where sessions have one."""
+        gap = self.window.gap if isinstance(self.window, Session) else None
+        return gap if isinstance(gap, str) else None
+
+    def label(self) -> str:
+        if isinstance(self.window, AllTime):
+            return f"Window[{self.window}]"
+        return f"Window[{self.window}, allowed_lateness={render(self.lateness)}, late={self.late}]"
+
+    def _check_gap(self, column: str) -> None:
+        kind = field_of(self.schema, column, "gap").type
+        if not pa.types.is_duration(kind):
+            shown = "a type that Arrow cannot hold" if pa.types.is_null(kind) else f"type {kind}"
+            raise TypeMismatch(
+                f"gap column {column!r} has {shown}; it must be a day-time interval (for instance, "
+                f"from seconds, df.withColumn({column!r}, F.make_dt_interval(secs={column!r})))"
+            )
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Named aggregates over each window."""
+
+    input: WindowBy
+    aggregates: tuple[tuple[str, Aggregate], ...]
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise PlanError("agg() needs at least one aggregate, such as rows=tg.count()")
+        names = [name for name, _ in self.aggregates]
+        if len(set(names)) != len(names):
+            raise PlanError(f"agg() names an aggregate twice: {', '.join(names)}")
+        columns = [field.name for field in self._own_columns()]
+        added = [] if self.by_row else [*(field.name for field in self.bounds), OP.name]
+        refuse_collisions(columns, added, "results carry")
+        refuse_collisions([*columns, *added], names, "agg() names")
+        for name, aggregate in self.aggregates:
+            self._result_field(name, aggregate)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def by_row(self) -> bool:
+        """Is there a result for each row, beside its own columns, rather than for each window?"""
+        return isinstance(self.input.window, Sliding)
+
+    @property
+    def folds(self) -> bool:
+        """Is there one result for each key, which goes on for ever?"""
+        return isinstance(self.input.window, AllTime)
+
+    @property
+    def bounds(self) -> tuple[pa.Field, ...]:
+        """The columns that say which window a result is of."""
+        return () if self.by_row or self.folds else WINDOW_COLUMNS
+
+    @property
+    def schema(self) -> pa.Schema:
+        results = [self._result_field(name, aggregate) for name, aggregate in self.aggregates]
+        return pa.schema([*self._own_columns(), *self.bounds, *results])
+
+    def _own_columns(self) -> list[pa.Field]:
+        rows = self.input.schema
+        if self.by_row:
+            return [readable(rows, name, "a window around each row keeps it") for name in rows.names]
+        return [rows.field(key) for key in self.input.input.keys]
+
+    def label(self) -> str:
+        return f"Aggregate[{', '.join(f'{name}={agg}' for name, agg in self.aggregates)}]"
+
+    def _result_field(self, name: str, aggregate: Aggregate) -> pa.Field:
+        if not isinstance(aggregate, Aggregate):
+            raise PlanError(f"{name}={aggregate!r} is not an aggregate; write {name}=tg.sum('column')")
+        if not aggregate.mergeable:
+            raise NotMergeable(
+                f"{name}={aggregate} cannot be computed from partial results, which windows are "
+                "built of; use a mergeable one, such as tg.quantile('column', 0.5) for a median"
+            )
+        column = aggregate.column
+        given = None if column is None else readable(self.input.schema, column, str(aggregate)).type
+        try:
+            return pa.field(name, aggregate.output_type(given))
+        except TypeError as error:
+            raise TypeMismatch(f"{name}={aggregate}: column {column!r} is {given}; {error}") from None
+
+
+@dataclass(frozen=True)
+class Emit:
+    """When results leave, and in which form."""
+
+    input: Aggregation
+    emission: Emission = OnWatermark()
+
+    passes: ClassVar[bool] = False
+    aside: ClassVar[tuple[Aside, ...]] = ()
+
+    def __post_init__(self) -> None:
+        window = self.windowed
+        if self.input.folds and not self.retracts:
+            raise EmissionRefused(
+                f"{self.emission} without a window: a running fold never closes, so it has no last "
+                "result to wait for; use tg.emit.on_update(), changelog() or periodic(…)"
+            )
+        if self.input.by_row and self.emission != OnWatermark():
+            raise EmissionRefused(
+                f"{self.emission} over {window.window}: each row has one result, which is final; "
+                "leave emit() out"
+            )
+        merges_late = isinstance(window.window, Session) and window.lateness > 0
+        if merges_late and isinstance(self.emission, OnWatermark):
+            raise EmissionRefused(
+                f"on_watermark() with allowed_lateness={render(window.lateness)}: late rows can merge "
+                "sessions that have been emitted, and plain rows cannot take them back; use "
+                "tg.emit.changelog(), or tg.emit.on_window_close() for one row a session"
+            )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema.append(OP) if self.retracts else self.input.schema
+
+    @property
+    def retracts(self) -> bool:
+        """Do results take others back?"""
+        return isinstance(self.emission, Retracting)
+
+    @property
+    def by_row(self) -> bool:
+        return self.input.by_row
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell results apart."""
+        return (*self.keyed.keys, *(field.name for field in self.input.bounds))
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (self.windowed.inlet,)
+
+    @property
+    def windowed(self) -> WindowBy:
+        return self.input.input
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.windowed.input
+
+    @property
+    def feed(self) -> Feed:
+        return self.keyed.input
+
+    @property
+    def late(self) -> LatePolicy:
+        return self.windowed.late
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        return channels_of({MAIN: self})
+
+    @property
+    def no_events(self) -> str | None:
+        """Why results cannot go on as events, if so."""
+        if not self.retracts:
+            return None
+        hint = "give the fold a window" if self.input.folds else "use tg.emit.on_window_close()"
+        return f"results of {self.emission} take others back, and cannot go on as events; {hint}"
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        """The columns by which results can go on as events, each with what it holds back.
+
+        A result leaves when the watermark has passed the window and its lateness: so its end lies at
+        most the lateness behind, its start the length of the window more.
+        """
+        window = self.windowed.window
+        if isinstance(window, AllTime):
+            return {}
+        if isinstance(window, Sliding):
+            # A row that is moved to the watermark lies at it, not behind it.
+            moved = 1 if isinstance(self.late, Reassign) else 0
+            return {self.feed.time: Micros(window.reach + moved)}
+        lateness = Micros(0) if self.emission == OnWindowClose(final=True) else self.windowed.lateness
+        times = {"window_end": lateness}
+        length = window.max_length if isinstance(window, Session) else window.size
+        return times if length is None else times | {"window_start": Micros(lateness + length)}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The times that results are in the order of: of each the first that it has."""
+        if self.input.folds:
+            return ()
+        return (self.feed.time if self.by_row else "window_end",)
+
+    @property
+    def stays(self) -> Micros | None:
+        """How far the watermark passes a result's time before it is never heard of again, if known."""
+        return max(self.times.values(), default=None)
+
+    def label(self) -> str:
+        return f"Emit[{self.emission}]"
