@@ -17,7 +17,7 @@ from benchmarks.data import Dataset
 from benchmarks.engines import row_plan
 from tidegate.operators import blobs
 from tidegate.operators.kernel import Clock, Parcel
-from tidegate.operators.kernels import kernels_of
+from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
@@ -61,19 +61,21 @@ class OneThread:
     """The only operator of a plan, its buckets one after the other."""
 
     def __init__(self, plan: Output) -> None:
-        [self._kernel] = kernels_of(optimize(plan))
+        kernels = kernels_of(optimize(plan))
+        self._unpack = {name: unpack_of(plan, kernels, name) for name in plan.channels}
+        [self._kernel] = kernels
         [source] = sources_of(plan)
         self._watermarks = WatermarkGenerator(source.tolerance)
         self._buckets = {bucket: (MemoryPages(), Resident()) for bucket in BUCKETS}
 
     def batch(self, rows: pa.Table) -> list[pa.Table]:
-        """The rows of the main channel; those of others are unpacked as well."""
+        """The results; rows of other channels are unpacked as well."""
         [port] = self._kernel.ports
         packed = list(port.pack(rows, BUCKETS))
         clock = Clock(self._watermarks.watermark, 0)
         sent = [parcel for bucket in BUCKETS for parcel in self._step(bucket, packed, clock)]
         out = [
-            (parcel.channel, self._kernel.unpack(parcel.channel, blobs.decode(parcel.blob)))
+            (parcel.channel, self._unpack[parcel.channel](blobs.decode(parcel.blob)))
             for parcel in sent
             if parcel.blob is not None
         ]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate.operators.kernel import HIGHEST, Kernel, Parcel
-from tidegate.operators.steps import Way
+from tidegate.operators.ways import Way
 from tidegate.plan.feeds import Source
 from tidegate.spark.crossing import _PARCEL_ARROW, Crossings, Entrance
 from tidegate.spark.processor import PARCEL

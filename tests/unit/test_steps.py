@@ -28,7 +28,8 @@ from tidegate.api.events import Events
 from tidegate.errors import ColumnNotFound, PlanError, StepError, TypeMismatch
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.operators.shedding import Decision
-from tidegate.operators.steps import Ways, filter_step, map_step, take_steps
+from tidegate.operators.steps import filter_step, map_step, take_steps
+from tidegate.operators.ways import Ways
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.explain import render_logical, render_physical
@@ -308,20 +309,27 @@ def test_a_type_that_arrow_lacks_is_refused():
 
 # -- refusals while the plan is made --------------------------------------------------------------
 
+#: How messages end that say what a function gave back, or that it failed.
+TRIED = "; it was called with no rows, to see what it makes of them"
+
 REFUSED_MAPS = {
     "no function": (3, "polars", r"map() takes a function of a frame of rows, got 3"),
     "another frame": (
         lambda rows: rows.lazy(),
         "polars",
-        "map λ gave back LazyFrame, not a polars.DataFrame",
+        "map λ gave back LazyFrame, not a polars.DataFrame" + TRIED,
     ),
     "a column": (
         lambda rows: rows["items"],
         "polars",
-        "map λ gave back IntegerArray, not a polars.DataFrame",
+        "map λ gave back IntegerArray, not a polars.DataFrame" + TRIED,
     ),
-    "batches": (lambda rows: rows.to_batches(), "arrow", "map λ gave back list, not a pyarrow.Table"),
-    "nothing": (lambda _: None, "arrow", "map λ gave back NoneType, not a pyarrow.Table"),
+    "batches": (
+        lambda rows: rows.to_batches(),
+        "arrow",
+        "map λ gave back list, not a pyarrow.Table" + TRIED,
+    ),
+    "nothing": (lambda _: None, "arrow", "map λ gave back NoneType, not a pyarrow.Table" + TRIED),
     "no event time": (
         lambda rows: rows.drop("ts"),
         "polars",
@@ -350,8 +358,7 @@ REFUSED_MAPS = {
     "a failure": (
         lambda _: 1 // 0,
         "polars",
-        "map λ failed: ZeroDivisionError: integer division or modulo by zero; "
-        "it was called with no rows, to see what it makes of them",
+        "map λ failed: ZeroDivisionError: integer division or modulo by zero" + TRIED,
     ),
 }
 
@@ -370,20 +377,23 @@ REFUSED_FILTERS = {
     "numbers": (
         lambda rows: rows["items"],
         "polars",
-        "filter λ gave back Int64Array of type int64, not a boolean for each row",
+        "filter λ gave back Int64Array of type int64, not a boolean for each row" + TRIED,
     ),
-    "rows": (lambda rows: rows, "polars", "filter λ gave back Table, not a boolean for each row"),
+    "rows": (
+        lambda rows: rows,
+        "polars",
+        "filter λ gave back Table, not a boolean for each row" + TRIED,
+    ),
     "an expression": (
         lambda _: pl.col("items") > 1,
         "polars",
-        "filter λ gave back Expr, not a boolean for each row",
+        "filter λ gave back Expr, not a boolean for each row" + TRIED,
     ),
-    "a list": (lambda _: [], "arrow", "filter λ gave back list, not a boolean for each row"),
+    "a list": (lambda _: [], "arrow", "filter λ gave back list, not a boolean for each row" + TRIED),
     "a failure": (
         lambda rows: rows["itmes"],
         "arrow",
-        """filter λ failed: KeyError: 'Field "itmes" does not exist in schema'; """
-        "it was called with no rows, to see what it makes of them",
+        """filter λ failed: KeyError: 'Field "itmes" does not exist in schema'""" + TRIED,
     ),
 }
 

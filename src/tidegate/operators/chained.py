@@ -81,5 +81,5 @@ class Chained:
             return [first, *others]
         return [f"{first} behind the sources by {render(self.hold_back)}", *others]
 
-    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
-        return self.kernel.unpack(channel, tables)
+    def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
+        return self.kernel.unpack(tables)

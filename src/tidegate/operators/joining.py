@@ -184,17 +184,14 @@ class JoinKernel(ABC):
 
     # -- unpack -------------------------------------------------------------------------------
 
-    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
-        schema = self.channels[channel]
-        if channel != MAIN:
-            return tables[-1].cast(schema)
+    def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
         keys, *rows, pairs = tables
         present = [side for side in SIDES if PLACES[side] in pairs.column_names]
         taken = {
             side: table.take(pairs.column(PLACES[side]))
             for side, table in zip(present, rows, strict=True)
         }
-        return self._put_together(schema, keys.take(pairs.column(KEY)), taken)
+        return self._put_together(self.channels[MAIN], keys.take(pairs.column(KEY)), taken)
 
     def _put_together(
         self, schema: pa.Schema, keys: pa.Table, taken: Mapping[Side, pa.Table]

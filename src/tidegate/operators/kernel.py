@@ -7,7 +7,7 @@ state is, once per micro-batch in which the bucket has input or something due.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,6 +30,9 @@ HIGHEST, HEARTBEAT = "^", "~"
 
 #: Channels whose name starts with this say how busy a machine was, in shares of ten thousand.
 LOAD = "%"
+
+#: How many rows came in: counted where they did, not again by every operator that reads them.
+ROWS_IN = COUNTER + "rows_in"
 
 #: Every counter an operator may keep. They reach Spark's progress and `query.metrics`.
 COUNTERS = (
@@ -78,6 +81,9 @@ class Clock:
 
 #: A channel, and rows for it: the last table; the ones before it are what it points into.
 Sent = tuple[str, list[pa.Table]]
+
+#: Rows from the tables that they travelled as.
+Unpack = Callable[[Sequence[pa.Table]], pa.Table]
 
 
 @dataclass
@@ -143,8 +149,8 @@ class Kernel(Protocol):
         """The physical operators, in the order rows pass them."""
         ...
 
-    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
-        """The rows of a channel, in the schema it promises."""
+    def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Its results, in the schema it promises; other channels carry their rows as they are."""
         ...
 
 

@@ -1,5 +1,7 @@
 """Which kernels run a plan."""
 
+from collections.abc import Sequence
+
 from tidegate.operators.admission import AdmissionKernel
 from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DedupeKernel
@@ -12,6 +14,7 @@ from tidegate.operators.kernel import (
     JOIN_COUNTERS,
     SHED_ROWS,
     Kernel,
+    Unpack,
 )
 from tidegate.operators.pane_join import PaneJoin
 from tidegate.operators.reorder import ReorderKernel
@@ -36,6 +39,15 @@ def kernels_of(plan: Plan) -> list[Kernel]:
         _in_its_place(stage, number, *name)
         for number, (stage, name) in enumerate(zip(stages_of(plan), names, strict=True), 1)
     ]
+
+
+def unpack_of(plan: Plan, kernels: Sequence[Kernel], channel: str) -> Unpack:
+    """How rows of a channel are read: results as their operator says, others are as they are."""
+    results = outlets_of(plan)
+    if channel in results:
+        return kernels[stages_of(plan).index(results[channel])].unpack
+    schema = plan.channels[channel]
+    return lambda tables: tables[-1].cast(schema)
 
 
 def counters_of(plan: Plan) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class KeyedInput(ABC):
     # -- pack ---------------------------------------------------------------------------------
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
-        counts = Counter(rows_in=rows.num_rows)
+        counts: Counter[str] = Counter()
         for reason, find in self.faults:
             hit = find(rows)
             if pc.any(hit).as_py():
@@ -231,13 +231,10 @@ class KeyedKernel(KeyedInput):
             if len(rows):
                 turn.out.emit(MAIN, *own_keys(turn.state.known_keys, rows))
 
-    def unpack(self, channel: str, tables: Sequence[pa.Table]) -> pa.Table:
-        schema = self.channels[channel]
-        if channel != MAIN:
-            return tables[-1].cast(schema)
+    def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
         known_keys, rows = tables
         by_key = known_keys.take(rows.column(KEY))
-        return in_schema(schema, columns_of(rows) | columns_of(by_key) | self.times(rows))
+        return in_schema(self.channels[MAIN], columns_of(rows) | columns_of(by_key) | self.times(rows))
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:

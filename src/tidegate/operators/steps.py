@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -13,16 +13,12 @@ import pyarrow.compute as pc
 
 from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, FILTERED, SHED_ROWS, Kernel, Parcel, Port, count_parcels
+from tidegate.operators.kernel import FILTERED, SHED_ROWS, Parcel, count_parcels
 from tidegate.operators.shedding import Decision, shed
-from tidegate.plan.channels import MAIN, SHED
-from tidegate.plan.columns import RESERVED_PREFIX, is_key_type
-from tidegate.plan.feeds import crossings
-from tidegate.plan.graph import places_of
-from tidegate.plan.inlets import Inlet
-from tidegate.plan.nodes import Output, Plan
-from tidegate.plan.steps import Filter, Frames, Map, Shed, Step
-from tidegate.plan.windowing import Emit
+from tidegate.plan.channels import SHED
+from tidegate.plan.columns import RESERVED_PREFIX
+from tidegate.plan.spark_types import counterpart, is_known
+from tidegate.plan.steps import Filter, Frames, Map, Shed, Step, UserStep
 
 
 @dataclass
@@ -40,113 +36,6 @@ class Passed:
             for piece in blobs.pieces(rows):
                 yield Parcel(bucket, SHED, piece.num_rows, blobs.encode([piece]))
         yield from count_parcels(bucket, self.counts)
-
-
-#: How many rows came in: counted where they did, not again by every operator that reads them.
-ROWS_IN = COUNTER + "rows_in"
-
-
-@dataclass(frozen=True)
-class Way:
-    """How rows of a source, or of an operator, come into a port of another."""
-
-    port: Port
-    time: str
-    #: The steps that they take before, each in a crossing from Spark to Python of its own.
-    crossings: tuple[tuple[Step, ...], ...] = ()
-    #: Those that they take together with packing.
-    steps: tuple[Step, ...] = ()
-    #: The column with each row's own gap, where sessions have one.
-    gap: str | None = None
-
-    @classmethod
-    def of(cls, stage: Output, inlet: Inlet, port: Port) -> Way:
-        taken = crossings(inlet.feed)
-        packed = taken[-1].steps if taken and taken[-1].packed else ()
-        before = tuple(one.steps for one in (taken[:-1] if packed else taken))
-        gap = stage.windowed.gap_column if isinstance(stage, Emit) else None
-        return cls(port, inlet.feed.time, before, packed, gap)
-
-    def in_one(self) -> Way:
-        """With all steps together: rows that go several ways are handed over once."""
-        steps = (step for crossing in self.crossings for step in crossing)
-        return replace(self, crossings=(), steps=(*steps, *self.steps))
-
-    @property
-    def sheds(self) -> bool:
-        return any(isinstance(step, Shed) for step in self.in_one().steps)
-
-    def pack(
-        self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
-    ) -> Iterator[Parcel]:
-        """Parcels for the operator."""
-        rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
-        yield from parcels
-        yield from (sent for sent in self.port.pack(rows, buckets) if sent.channel != ROWS_IN)
-
-    def begins_like(self, other: Way) -> bool:
-        """Is the first step the same one?"""
-        return self.steps != () and self.steps[:1] == other.steps[:1] and self.time == other.time
-
-
-def pack_along(
-    ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
-) -> Iterator[Parcel]:
-    """Parcels for all operators that rows go to.
-
-    Steps that several ways begin with are taken once. Rows without an event time go the first way
-    alone: each of them is one error.
-    """
-    first, *others = ways
-    alike = [way for way in others if way.begins_like(first)]
-    if alike:
-        taken, parcels = take_steps(first.steps[:1], rows, first.time, decision, buckets[0])
-        yield from parcels
-        behind = [replace(way, steps=way.steps[1:]) for way in (first, *alike)]
-        yield from pack_along(behind, taken, decision, buckets)
-    else:
-        yield from first.pack(rows, decision, buckets)
-    apart = [way for way in others if not way.begins_like(first)]
-    if apart:
-        sound = rows.filter(rows.column(first.time).is_valid())
-        yield from pack_along(apart, sound, decision, buckets)
-
-
-@dataclass(frozen=True)
-class Ways:
-    """The ways that rows take: those of each source, and those of each operator's results."""
-
-    of_sources: dict[int, list[Way]]
-    of_operators: dict[int, list[Way]]
-    #: For each operator the sources that none before it reads.
-    first_read_by: list[list[int]]
-
-    @classmethod
-    def through(cls, plan: Plan, kernels: Sequence[Kernel]) -> Ways:
-        of_sources: dict[int, list[Way]] = {}
-        of_operators: dict[int, list[Way]] = {}
-        first_read_by: list[list[int]] = []
-        for place in places_of(plan):
-            first_read_by.append([])
-            ports = kernels[place.number].ports
-            for inlet, feed, port in zip(place.stage.inlets, place.feeds, ports, strict=True):
-                way = Way.of(place.stage, inlet, port)
-                if isinstance(feed, int):
-                    of_operators.setdefault(feed, []).append(way)
-                for source in () if isinstance(feed, int) else feed:
-                    if source not in of_sources:
-                        first_read_by[-1].append(source)
-                    of_sources.setdefault(source, []).append(way)
-        leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
-        return cls(_shared(of_sources), _shared(of_operators, leaving), first_read_by)
-
-
-def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:
-    """The ways of rows; to leave the query is one of them."""
-    return {
-        number: [way.in_one() for way in taken] if len(taken) > 1 or number in leaving else taken
-        for number, taken in ways.items()
-    }
 
 
 def take_steps(
@@ -192,9 +81,7 @@ def _shed(step: Shed, passed: Passed, decision: Decision) -> None:
 
 
 def _mapped(step: Map, rows: pa.Table, time: str) -> pa.Table:
-    given = _called(step, rows)
-    if not isinstance(given, pa.Table):
-        raise StepError(step, f"gave back {_kind(given)}, not {_WANTED[step.frames]}")
+    given = _frame(step, rows)
     if given.num_rows != rows.num_rows:
         raise StepError(
             step,
@@ -212,9 +99,7 @@ def _mapped(step: Map, rows: pa.Table, time: str) -> pa.Table:
 
 
 def _kept(step: Filter, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
-    given = _called(step, rows)
-    if not isinstance(given, pa.Array | pa.ChunkedArray) or not pa.types.is_boolean(given.type):
-        raise StepError(step, f"gave back {_kind(given)}, not a boolean for each row")
+    given = _booleans(step, rows)
     if len(given) != rows.num_rows:
         raise StepError(step, f"gave back {len(given)} booleans for {rows.num_rows} rows")
     return pc.fill_null(given, False)  # as in SQL: what is not known to be true goes
@@ -223,7 +108,21 @@ def _kept(step: Filter, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
 _WANTED: dict[Frames, str] = {"polars": "a polars.DataFrame", "arrow": "a pyarrow.Table"}
 
 
-def _called(step: Map | Filter, rows: pa.Table) -> Any:
+def _frame(step: UserStep, rows: pa.Table) -> pa.Table:
+    given = _called(step, rows)
+    if not isinstance(given, pa.Table):
+        raise StepError(step, f"gave back {_kind(given)}, not {_WANTED[step.frames]}")
+    return given
+
+
+def _booleans(step: UserStep, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+    given = _called(step, rows)
+    if not isinstance(given, pa.Array | pa.ChunkedArray) or not pa.types.is_boolean(given.type):
+        raise StepError(step, f"gave back {_kind(given)}, not a boolean for each row")
+    return given
+
+
+def _called(step: UserStep, rows: pa.Table) -> Any:
     """What a function gives back, as Arrow where it can be."""
     try:
         given = step.function(rows if step.frames == "arrow" else blobs.to_polars(rows))
@@ -244,12 +143,9 @@ def _kind(given: Any) -> str:
 
 def map_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema, time: str) -> Map:
     """A map over rows; what it makes of their columns is seen by calling it with none."""
-    _check_function(function, "map")
     step = Map(function, frames, rows)
-    given = _tried(step, rows)
-    if not isinstance(given, pa.Table):
-        raise PlanError(f"{step} gave back {_kind(given)}, not {_WANTED[frames]}")
-    schema = _in_our_types(step, given.schema)
+    given = _tried(_frame, step, rows)
+    schema = _spark_schema(step, given.schema)
     if time not in schema.names or schema.field(time).type != rows.field(time).type:
         raise PlanError(f"{step} must keep the event time {time!r}, which it is called with, as it is")
     return Map(function, frames, schema)
@@ -257,76 +153,25 @@ def map_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema, ti
 
 def filter_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema) -> Filter:
     """A filter over rows."""
-    _check_function(function, "filter")
     step = Filter(function, frames, rows)
-    given = _tried(step, rows)
-    if not isinstance(given, pa.Array | pa.ChunkedArray) or not pa.types.is_boolean(given.type):
-        raise PlanError(f"{step} gave back {_kind(given)}, not a boolean for each row")
+    _tried(_booleans, step, rows)
     return step
 
 
-def _check_function(function: Callable[[Any], Any], name: str) -> None:
-    if not callable(function):
-        raise PlanError(f"{name}() takes a function of a frame of rows, got {function!r}")
-
-
-def _tried(step: Map | Filter, rows: pa.Schema) -> Any:
+def _tried(call: Callable[[UserStep, pa.Table], Any], step: UserStep, rows: pa.Schema) -> Any:
     try:
-        return _called(step, rows.empty_table())
+        return call(step, rows.empty_table())
     except StepError as error:
         raise PlanError(f"{error}; it was called with no rows, to see what it makes of them") from error
 
 
-def _in_our_types(step: Map, schema: pa.Schema) -> pa.Schema:
-    """The types that Spark has: it knows one width of text, microseconds, and no unsigned numbers."""
+def _spark_schema(step: Map, schema: pa.Schema) -> pa.Schema:
+    """What a map gives back, in types that Spark has."""
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise PlanError(f"{step} gave back two columns named {name!r}")
-        if not _is_known(kind := _in_our_type(schema.field(name).type)):
+        if not is_known(kind := counterpart(schema.field(name).type)):
             raise TypeMismatch(
                 f"{step} gives back: column {name!r} has type {kind}, which Spark has not; cast it"
             )
-    return pa.schema([pa.field(field.name, _in_our_type(field.type)) for field in schema])
-
-
-_OUR_TYPES = {
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.int64(),
-    pa.float16(): pa.float32(),
-    pa.date64(): pa.date32(),
-}
-
-
-def _in_our_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _in_our_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_in_our_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _in_our_type(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_in_our_type(kind.key_type), _in_our_type(kind.item_type))
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz and "UTC")
-    if pa.types.is_duration(kind):
-        return pa.duration("us")
-    return _OUR_TYPES.get(kind, kind)
-
-
-def _is_known(kind: pa.DataType) -> bool:
-    """Has Spark the type? Of null, which it has not either, more is said elsewhere."""
-    if pa.types.is_nested(kind):
-        parts = [kind.field(place).type for place in range(kind.num_fields)]
-        return (pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)) and all(
-            map(_is_known, parts)
-        )
-    others = (pa.types.is_duration, pa.types.is_time64, pa.types.is_null)
-    return (is_key_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
-        kind
-    )
+    return pa.schema([pa.field(field.name, counterpart(field.type)) for field in schema])

@@ -19,32 +19,35 @@ Policy = Literal["strict", "prefer_throttle", "bypass"]
 
 
 @dataclass(frozen=True)
-class Map:
-    """Rows in, as many rows out, in the same order and with the same event times."""
+class UserStep:
+    """A function of the user's."""
 
     function: Callable[[Any], Any]
     frames: Frames
     #: Of the rows that come out.
     schema: pa.Schema
 
-    kind: ClassVar[str] = "map"
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise PlanError(f"{self.kind}() takes a function of a frame of rows, got {self.function!r}")
 
     def __str__(self) -> str:
-        return f"map {_name(self.function)}"
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{self.kind} {'λ' if name == '<lambda>' else name}"
 
 
-@dataclass(frozen=True)
-class Filter:
+class Map(UserStep):
+    """Rows in, as many rows out, in the same order and with the same event times."""
+
+    kind = "map"
+
+
+class Filter(UserStep):
     """The rows for which a function says true."""
 
-    function: Callable[[Any], Any]
-    frames: Frames
-    schema: pa.Schema
-
-    kind: ClassVar[str] = "filter"
-
-    def __str__(self) -> str:
-        return f"filter {_name(self.function)}"
+    kind = "filter"
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,3 @@ class Fusion:
         if done[-1].kind != step.kind:
             return self.across
         return self.maps if step.kind == "map" else self.filters
-
-
-def _name(function: Callable[[Any], Any]) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
-    return "λ" if name == "<lambda>" else name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +11,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from tidegate.operators import blobs
-from tidegate.operators.kernel import HEARTBEAT, HIGHEST, Kernel, Parcel
+from tidegate.operators.kernel import HEARTBEAT, HIGHEST, ROWS_IN, Kernel, Parcel, Unpack
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
-from tidegate.operators.steps import ROWS_IN, Way, pack_along, take_steps
+from tidegate.operators.steps import take_steps
+from tidegate.operators.ways import Way, pack_along
 from tidegate.plan.channels import MAIN
 from tidegate.plan.steps import Step
 from tidegate.spark.load import Decisions, Sampler
@@ -44,9 +44,6 @@ _PARCEL_ARROW = pa.schema(
 
 #: Rows, and parcels that are ready beside them.
 Crossed = tuple[pa.Table, list[Parcel]]
-
-#: Rows from the tables that they travelled as.
-Unpack = Callable[[Sequence[pa.Table]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class Crossings:
         So do the results themselves if they have a channel of their own to leave by.
         """
         leaves = above.outlet != MAIN
-        unpack: Unpack = partial(above.unpack, MAIN)
+        unpack: Unpack = above.unpack
         for steps in ways[0].crossings:
             parcels = self._results_through(parcels, above.outlet, unpack, steps, ways[0].time)
             unpack = _as_sent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,17 +13,17 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel
-from tidegate.operators.kernels import counters_of, kernels_of
+from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack
+from tidegate.operators.kernels import counters_of, kernels_of, unpack_of
 from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.operators.steps import Way, Ways
+from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
 from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities
-from tidegate.plan.nodes import Output, Plan, outlets_of, sources_of, stages_of
+from tidegate.plan.nodes import Output, Plan, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
-from tidegate.spark.crossing import ArrowMap, Crossings, Unpack, parcel_batch
+from tidegate.spark.crossing import ArrowMap, Crossings, parcel_batch
 from tidegate.spark.load import Decisions, shedding_policy
 from tidegate.spark.processor import PARCEL, KernelProcessor
 from tidegate.spark.schema import spark_schema
@@ -54,17 +54,8 @@ class Lowered:
     def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
         """The rows of one channel."""
         chosen = (self.packed if packed is None else packed).filter(F.col("channel") == name)
-        schema = self.plan.channels[name]
-        return chosen.select("blob").mapInArrow(_unpacker(self._unpack(name)), spark_schema(schema))
-
-    def _unpack(self, channel: str) -> Unpack:
-        """How rows of a channel are read: results as their operator says, others are as they are."""
-        results = outlets_of(self.plan)
-        if channel in results:
-            kernel = self.kernels[stages_of(self.plan).index(results[channel])]
-            return partial(kernel.unpack, MAIN)
-        schema = self.plan.channels[channel]
-        return lambda tables: tables[-1].cast(schema)
+        unpack, schema = unpack_of(self.plan, self.kernels, name), self.plan.channels[name]
+        return chosen.select("blob").mapInArrow(_unpacker(unpack), spark_schema(schema))
 
     @property
     def fingerprints(self) -> list[str]:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.connectors import Preparable, Sink, Target, Write, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
-from tidegate.operators.steps import ROWS_IN
+from tidegate.operators.kernel import ROWS_IN
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion

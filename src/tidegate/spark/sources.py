@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.operators.keyed import BROKEN, REASON_END
-from tidegate.operators.steps import Way
+from tidegate.operators.ways import Way
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.feeds import MAX_FUTURE, Source
 from tidegate.plan.time import ProcessingTime, render

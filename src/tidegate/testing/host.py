@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, GAUGE, Clock, Kernel, Outcome, Parcel
-from tidegate.operators.kernels import kernels_of
+from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
+from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.operators.steps import ROWS_IN, Way, Ways, pack_along
+from tidegate.operators.ways import Way, Ways, pack_along
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Plan, sources_of
@@ -142,7 +142,7 @@ class KernelHost:
         for parcel in parcels:
             is_result = parcel.channel == above.outlet and parcel.blob is not None
             if is_result and ways:
-                rows = above.unpack(MAIN, blobs.decode(parcel.blob or b""))
+                rows = above.unpack(blobs.decode(parcel.blob or b""))
                 yield from self._along(ways, rows, parcel.bucket)
             if not (is_result and ways) or above.outlet != MAIN:
                 yield parcel
@@ -189,11 +189,9 @@ class KernelHost:
         if parcel.channel.startswith(GAUGE):
             return
         assert parcel.blob is not None
-        tables, schema = blobs.decode(parcel.blob), self.plan.channels[parcel.channel]
-        made_by = [kernel for kernel in self.kernels if kernel.outlet == parcel.channel]
-        table = made_by[-1].unpack(MAIN, tables) if made_by else tables[-1].cast(schema)
+        table = unpack_of(self.plan, self.kernels, parcel.channel)(blobs.decode(parcel.blob))
         assert table.num_rows == parcel.rows, "a parcel says how many rows it holds"
-        assert table.schema.equals(schema), "a channel keeps its schema"
+        assert table.schema.equals(self.plan.channels[parcel.channel]), "a channel keeps its schema"
         result.put(parcel.channel, *table.to_pylist())
 
 
