@@ -25,9 +25,10 @@ if TYPE_CHECKING:
         sum,
         var,
     )
-    from tidegate.api.events import at, events, processing_time, together
+    from tidegate.api.events import at, events, processing_time
     from tidegate.api.folders import pace, read_folder
     from tidegate.api.snapshots import read_snapshot
+    from tidegate.api.together import together
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.plan.aggregate import Aggregate
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
@@ -40,9 +41,10 @@ else:
             "approx_count_distinct", "collect", "count", "count_distinct", "first", "last", "max",
             "mean", "median", "min", "quantile", "stddev", "sum", "var",
         ),
-        "tidegate.api.events": ("at", "events", "processing_time", "together"),
+        "tidegate.api.events": ("at", "events", "processing_time"),
         "tidegate.api.folders": ("pace", "read_folder"),
         "tidegate.api.snapshots": ("read_snapshot",),
+        "tidegate.api.together": ("together",),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
         "tidegate.plan.aggregate": ("Aggregate",),
         "tidegate.spark.session": ("local_spark",),

@@ -22,7 +22,7 @@ from tests.spark.test_transcripts import run_on_spark
 from tests.stepped import FUSIONS, in_circles, with_steps
 from tests.unit.test_fused_transcripts import ALL
 from tidegate.errors import PlanError, StartError
-from tidegate.operators.shedding import Load
+from tidegate.operators.shedding import Load, LoadCoordinator
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.spark import load
@@ -298,8 +298,7 @@ def overloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(load, "Load", lambda *_: WORST)
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
-    coordinator = {"policy": "strict", "scores": [1.0, 1.0, 1.0], "smoothed": 0.8, "last": None}
-    note = {"coordinator": coordinator, "decisions": []}
+    note = LoadCoordinator("strict", scores=(1.0, 1.0, 1.0), smoothed=0.8).note()
     (checkpoint / "tidegate.load.json").write_text(json.dumps(note))
     return checkpoint
 

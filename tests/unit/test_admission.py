@@ -11,12 +11,13 @@ from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators.kernel import ADMISSION_COUNTERS, COUNTERS
 from tidegate.operators.kernels import counters_of, kernels_of
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Derived, Source
+from tidegate.plan.feeds import Derived, Source, Stepped
 from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
-from tidegate.plan.passages import Admit
+from tidegate.plan.passages import Admit, Dedupe
 from tidegate.plan.policies import SideOutput
 from tidegate.plan.sla import declare_sla as sla
+from tidegate.plan.steps import Shed
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
@@ -367,3 +368,14 @@ def test_results_are_not_admitted():
     ordered = Derived(reorder_plan(), "ts")
     with pytest.raises(PlanError, match=r"admit\(\) of results of another operator"):
         Admit(KeyBy(ordered, ("user",)), sla("gold"))
+
+
+@pytest.mark.parametrize("between", ["nothing", "dedupe"])
+def test_rows_are_rejected_before_they_are_shed(between):
+    source = Source(SCHEMA, "ts", 0)
+    shed = Stepped(source, (Shed("strict", None, SCHEMA),))
+    feed = shed if between == "nothing" else Derived(Dedupe(KeyBy(shed, ("user",)), SECOND), "ts")
+    with pytest.raises(
+        PlanError, match=r"^admit\(\) after shed\(\): rejecting comes first; write admit"
+    ):
+        Admit(KeyBy(feed, ("user",)), sla("gold"))

@@ -117,6 +117,8 @@ def test_a_batch_keeps_its_decision_also_after_a_restart():
     for batch in range(5):
         decided = coordinator.decide(batch, FULL)
     assert coordinator.decide(4, Load()) == decided
+    coordinator.decide(5, FULL)
+    assert coordinator.decide(4, Load()) == decided, "the next one may be decided on already"
     again = LoadCoordinator.from_note(json.loads(json.dumps(coordinator.note())))
     assert again.decide(4, Load()) == decided
     assert again.decide(5, FULL) == coordinator.decide(5, FULL)

@@ -21,7 +21,7 @@ from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match
-from tidegate.plan.nodes import Join, Output, Plan, Together, sources_of
+from tidegate.plan.nodes import Join, Output, Plan
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
@@ -31,7 +31,6 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.rewrite import with_numbers
 from tidegate.plan.sla import Sla
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 from tidegate.plan.time import Duration, ProcessingTime, micros
@@ -112,7 +111,7 @@ class Stream:
         """The rows of several sources together; their watermark is the lowest of theirs."""
         together = (self, *others)
         sources = [source for one in together for source in _sources(one)]
-        frames = _of_one_kind(*(frame for one in together for frame in one.frames), what="union()")
+        frames = of_one_kind(*(frame for one in together for frame in one.frames), what="union()")
         return Events(frames, Union(tuple(sources)))
 
     def key_by(self, *columns: str) -> KeyedEvents:
@@ -232,7 +231,7 @@ class Events(Stream):
         return self.node
 
 
-def _of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
+def of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
     if len({frame.isStreaming for frame in frames}) > 1:
         raise PlanError(f"{what} of streaming and batch events: one of them would never end")
     return frames
@@ -331,7 +330,7 @@ class WindowedEvents:
         """
         if not isinstance(other, WindowedEvents):
             raise PlanError(f"join() takes events with windows, such as events.window(…), got {other!r}")
-        frames = _of_one_kind(*self.frames, *other.frames, what="join()")
+        frames = of_one_kind(*self.frames, *other.frames, what="join()")
         return Rows(frames, Join(self.node, other.node, how, match, where))
 
 
@@ -499,51 +498,3 @@ class PassedEvents(Stream, Runnable):
     @property
     def feed(self) -> Feed:
         return Derived(self.plan, self.plan.feed.time)
-
-
-@dataclass(frozen=True)
-class SideBySide(Startable):
-    """Several results, in one query."""
-
-    frames: tuple[DataFrame, ...]
-    plan: Together
-
-    @property
-    def node(self) -> Together:
-        return self.plan
-
-
-def together(**results: Runnable) -> SideBySide:
-    """Several results in one query, each with a channel of its name.
-
-    What they have in common is read, and done, once: sources, admission, duplicates, anything that was
-    made once and used several times.
-
-    >>> import tidegate as tg
-    >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
-    >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
-    >>> visits = clicks.key_by("user").window(tg.session("30 minutes")).agg(clicks=tg.count())
-    >>> tg.together(spend=spend, visits=visits).channels
-    ('spend', 'visits', 'errors')
-    """
-    frames: list[DataFrame] = []
-    sources: list[Source] = []
-    branches = []
-    for name, result in results.items():
-        if not isinstance(result, Runnable):
-            raise PlanError(f"together({name}=…) takes results such as events.agg(…), got {result!r}")
-        numbers = []
-        for frame, source in zip(result.frames, sources_of(result.node), strict=True):
-            known = [
-                number
-                for number, (other, as_read) in enumerate(zip(frames, sources, strict=True))
-                if other is frame and as_read == source
-            ]
-            if not known:
-                frames.append(frame)
-                sources.append(source)
-            numbers.append(known[0] if known else len(frames) - 1)
-        branches.append((name, with_numbers(result.node, numbers)))
-    if frames:
-        _of_one_kind(*frames, what="together()")
-    return SideBySide(tuple(frames), Together(tuple(branches)))

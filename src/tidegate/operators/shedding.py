@@ -65,20 +65,27 @@ class Decision:
 class LoadCoordinator:
     """Turns load into decisions, one a batch.
 
-    The last decision is part of `note()`: who keeps notes with the batch's offsets gets the same
-    decision for a batch that is run again after a restart.
+    Decisions are part of `note()`: who keeps notes gets the same one for a batch that is run again
+    after a restart.
     """
 
     policy: Policy = "strict"
     scores: tuple[float, ...] = ()
     smoothed: float = 0.0
-    last: Decision | None = None
+    #: On the last two batches: the one that comes, and the one that may have to come again.
+    decisions: tuple[Decision, ...] = ()
 
     def decide(self, batch: int, load: Load) -> Decision:
         """What to do with a batch; one that was decided on keeps its decision."""
-        if self.last is None or self.last.batch != batch:
-            self.last = Decision(batch) if self.policy == "bypass" else self._decision(batch, load)
-        return self.last
+        decided = self.on(batch)
+        if decided is None:
+            decided = Decision(batch) if self.policy == "bypass" else self._decision(batch, load)
+            self.decisions = (*self.decisions, decided)[-2:]
+        return decided
+
+    def on(self, batch: int) -> Decision | None:
+        """What was decided on a batch, if it is one of the last."""
+        return next((one for one in self.decisions if one.batch == batch), None)
 
     def note(self) -> dict[str, Any]:
         """All there is to know, as plain values."""
@@ -87,19 +94,20 @@ class LoadCoordinator:
     @classmethod
     def from_note(cls, note: dict[str, Any]) -> LoadCoordinator:
         """The coordinator that wrote the note."""
-        last = note["last"]
-        return cls(note["policy"], tuple(note["scores"]), note["smoothed"], last and Decision(**last))
+        decisions = tuple(Decision(**one) for one in note["decisions"])
+        return cls(note["policy"], tuple(note["scores"]), note["smoothed"], decisions)
 
     def metrics(self) -> dict[str, float]:
         """The last score, its parts, and what came of it."""
-        if self.last is None:
+        if not self.decisions:
             return {}
-        named = {f"load_score.{name}": value for name, value in self.last.parts.items()}
+        last = self.decisions[-1]
+        named = {f"load_score.{name}": value for name, value in last.parts.items()}
         return {
-            "load_score": self.last.score,
+            "load_score": last.score,
             **named,
-            "shed_probability": self.last.probability,
-            "throttle": self.last.throttle,
+            "shed_probability": last.probability,
+            "throttle": last.throttle,
         }
 
     def _decision(self, batch: int, load: Load) -> Decision:

@@ -10,11 +10,12 @@ import pyarrow as pa
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import MAIN, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
-from tidegate.plan.feeds import Feed, Node, made_due
+from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, steps_of
 from tidegate.plan.inlets import Inlet, KeyBy, check_late
 from tidegate.plan.policies import Drop, LatePolicy, Reassign
 from tidegate.plan.sla import Sla
 from tidegate.plan.stages import Aside, channels_of
+from tidegate.plan.steps import Shed
 from tidegate.plan.time import Micros, render
 
 
@@ -141,6 +142,8 @@ class Admit(_Passage):
                 "admit() of results of another operator: they come when the watermark lets them; "
                 "admit the rows it reads"
             )
+        if _sheds(self.feed):
+            raise PlanError("admit() after shed(): rejecting comes first; write admit(…).shed(…)")
         if self.sla.arrival is not None:
             kind = field_of(self.schema, self.sla.arrival, "arrival time").type
             if not pa.types.is_timestamp(kind):
@@ -157,3 +160,10 @@ class Admit(_Passage):
 
     def label(self) -> str:
         return f"Admit[{self.sla}]"
+
+
+def _sheds(feed: Feed) -> bool:
+    """Have some of the rows gone because of the load?"""
+    below = origin(feed)
+    above = [inlet.feed for inlet in below.input.inlets] if isinstance(below, Derived) else []
+    return any(isinstance(step, Shed) for step in steps_of(feed)) or any(map(_sheds, above))

@@ -9,6 +9,7 @@ changes (`op`) are taken back first, so that the table is again what the checkpo
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from math import inf
@@ -21,7 +22,7 @@ from tidegate.connectors import Write
 from tidegate.connectors.notes import read_note, write_note
 from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
-from tidegate.plan.nodes import Output, Together
+from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
@@ -97,9 +98,10 @@ class Drained:
 
 @dataclass
 class Drain:
-    """Draining for one start of a query."""
+    """Draining for one start of a query that has one result."""
 
     lowered: Lowered
+    plan: Output
     spark: SparkSession
     drained: Drained
     write: Write
@@ -107,18 +109,9 @@ class Drain:
     _out: DataFrame | None = None
     _horizon: float = 0
 
-    @property
-    def plan(self) -> Output:
-        assert not isinstance(self.lowered.plan, Together), "each of several would be drained for itself"
-        return self.lowered.plan
-
-    def committed(self) -> int:
-        """The last micro-batch that was committed, or -1."""
-        return last_batch(self.drained.checkpoint)
-
     def run(self) -> None:
         """Put out what the stopped query holds. A crash on the way is made good by the next start."""
-        after = self.committed()
+        after = last_batch(self.drained.checkpoint)
         if after < 0 or (self.plan.retracts and self.drained.not_undone()):
             return
         rows = self._open_rows()
@@ -133,8 +126,6 @@ class Drain:
 
     def resume(self) -> None:
         """Make good what an earlier run left undone, and take back changes that were drained."""
-        if isinstance(self.lowered.plan, Together):
-            return
         if self.plan.retracts:
             self.drained.undo()
         self.drained.apply(self.spark, self.write)
@@ -143,7 +134,18 @@ class Drain:
         if last is not None:
             self._out, self._horizon = out, _never_heard_of_again(self.plan, last)
 
-    def without_drained(self, rows: DataFrame, passed: int | None) -> DataFrame:
+    def between(self, writes: Mapping[str, Write], passed: Callable[[], int | None]) -> dict[str, Write]:
+        """Writes of micro-batches, each in its place among those of draining. `passed` is W."""
+
+        def numbered(write: Write) -> Write:
+            return lambda rows, batch_id: write(rows, self.drained.number_of(batch_id))
+
+        def results(rows: DataFrame, batch_id: int) -> None:
+            numbered(self.write)(self._without_drained(rows, passed()), batch_id)
+
+        return {name: numbered(write) for name, write in writes.items()} | {MAIN: results}
+
+    def _without_drained(self, rows: DataFrame, passed: int | None) -> DataFrame:
         """Results without those that are out already, just as they are."""
         if self._out is None or (passed is not None and passed > self._horizon):
             return rows  # what was drained has closed since, and is never mentioned again

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -40,10 +40,11 @@ class Decisions:
         """The decision on the batch that this task is part of; none while nothing is known."""
         context = TaskContext.get()
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-        return next((one for one in self.read() if str(one.batch) == batch), None)
+        known = self.read()
+        return None if known is None or batch is None else known.on(int(batch))
 
-    def read(self) -> list[Decision]:
-        return read_note(self.path, lambda note: [Decision(**one) for one in note["decisions"]]) or []
+    def read(self) -> LoadCoordinator | None:
+        return read_note(self.path, LoadCoordinator.from_note)
 
 
 class Sampler:
@@ -71,28 +72,21 @@ class Shedding:
 
     decisions: Decisions
     coordinator: LoadCoordinator
-    _last: list[Decision] = field(default_factory=list)
 
     @classmethod
     def of(cls, policy: Policy, checkpoint: str) -> Shedding:
         """Go on from where an earlier run was."""
         decisions = Decisions(checkpoint)
-        stored = read_note(decisions.path, lambda note: LoadCoordinator.from_note(note["coordinator"]))
-        coordinator = stored or LoadCoordinator(policy)
+        coordinator = decisions.read() or LoadCoordinator()
         coordinator.policy = policy
-        return cls(decisions, coordinator, decisions.read())
+        return cls(decisions, coordinator)
 
     def after(self, batch: int, sampled: Mapping[str, int], rows: int, seconds: float) -> Decision:
         """A batch is done: how many rows had waited for it, and what it took."""
         shares = {name: share / _WHOLE for name, share in sampled.items()}
         load = Load(shares.get("cpu", 0.0), shares.get("memory", 0.0), rows, seconds)
         decision = self.coordinator.decide(batch + 1, load)
-        self._last = [one for one in self._last if one.batch == batch] + [decision]
-        note = {
-            "coordinator": self.coordinator.note(),
-            "decisions": [asdict(one) for one in self._last],
-        }
-        write_note(self.decisions.path, note)
+        write_note(self.decisions.path, self.coordinator.note())
         return decision
 
 

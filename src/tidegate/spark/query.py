@@ -22,7 +22,7 @@ from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
-from tidegate.spark.drain import Drain, Drained
+from tidegate.spark.drain import Drain, Drained, last_batch
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
@@ -36,7 +36,7 @@ class BatchWriter:
 
     lowered: Lowered
     writes: Mapping[str, Write]
-    drain: Drain
+    checkpoint: str
     metrics: Metrics
     progress: ProgressNote | None
     shedding: Shedding | None
@@ -68,9 +68,9 @@ class BatchWriter:
         """Let the batch that is being written be written and committed, and none after it."""
         with self._lock:
             self._ended = True
-        while self.drain.committed() < self._last and is_active():
+        while last_batch(self.checkpoint) < self._last and is_active():
             time.sleep(0.01)
-        if self.drain.committed() < self._last:
+        if last_batch(self.checkpoint) < self._last:
             raise StartError(
                 f"batch {self._last} was written and the query failed before it was committed: "
                 "start it again from its checkpoint, and drain it then"
@@ -83,19 +83,17 @@ class BatchWriter:
         counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
         for channel, write in self.writes.items():
             if counts[channel]:
-                rows = self.lowered.channel(channel, packed)
-                if channel == MAIN:
-                    rows = self.drain.without_drained(rows, self.metrics.passed)
-                write(rows, self.drain.drained.number_of(batch_id))
+                write(self.lowered.channel(channel, packed), batch_id)
         return counts
 
 
 class Query:
     """A running query. `spark` is the Spark query underneath, for everything Spark offers."""
 
-    def __init__(self, spark: StreamingQuery, writer: BatchWriter) -> None:
+    def __init__(self, spark: StreamingQuery, writer: BatchWriter, drain: Drain | None) -> None:
         self.spark = spark
         self._writer = writer
+        self._drain = drain
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -118,8 +116,8 @@ class Query:
 
         Equal states are equal bytes; `tg.read_snapshot` reads them.
         """
-        drain = self._writer.drain
-        return snapshot_of(drain.spark, drain.drained.checkpoint)
+        writer = self._writer
+        return snapshot_of(writer.lowered.packed.sparkSession, writer.checkpoint)
 
     @property
     def is_active(self) -> bool:
@@ -143,16 +141,17 @@ class Query:
         had ended. The checkpoint does not change by it: after the next start results that are out
         come again only where they have changed.
         """
-        if drain and isinstance(self._writer.lowered.plan, Together):
+        if not drain:
+            self.spark.stop()
+            return
+        if self._drain is None:
             raise StartError(
                 "stop(drain=True) of results side by side: only queries of one result can be drained; "
                 "stop without it, and what is open stays open for the next start"
             )
-        if drain:
-            self._writer.end(lambda: self.is_active)
+        self._writer.end(lambda: self.is_active)
         self.spark.stop()
-        if drain:
-            self._writer.drain.run()
+        self._drain.run()
 
 
 def start(
@@ -190,12 +189,15 @@ def start(
     if progress is not None:
         progress.clear()
     writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
-    drained_to = next(writes[name] for name in outlets_of(plan))
-    drain = Drain(lowered, frames[0].sparkSession, Drained.of(checkpoint), drained_to)
-    drain.resume()
+    metrics, drain = Metrics(lowered.plan), None
+    if not isinstance(lowered.plan, Together):
+        spark = frames[0].sparkSession
+        drain = Drain(lowered, lowered.plan, spark, Drained.of(checkpoint), writes[MAIN])
+        drain.resume()
+        writes = drain.between(writes, lambda: metrics.passed)
     shedding = Shedding.of(policy, checkpoint) if policy else None
     pacing = Pacing.of(frames, pace, checkpoint)
-    writer = BatchWriter(lowered, writes, drain, Metrics(lowered.plan), progress, shedding, pacing)
+    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
@@ -204,7 +206,7 @@ def start(
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
     pacing.begin()
-    running = Query(stream.start(), writer)
+    running = Query(stream.start(), writer, drain)
     pacing.hold(lambda: running.is_active)
     return running
 

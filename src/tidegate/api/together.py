@@ -1,0 +1,61 @@
+"""Several results in one query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.api.events import Runnable, Startable, of_one_kind
+from tidegate.errors import PlanError
+from tidegate.plan.feeds import Source
+from tidegate.plan.nodes import Together, sources_of
+from tidegate.plan.rewrite import with_numbers
+
+if TYPE_CHECKING:
+    from tidegate.spark.schema import DataFrame
+
+
+@dataclass(frozen=True)
+class SideBySide(Startable):
+    """Several results, in one query."""
+
+    frames: tuple[DataFrame, ...]
+    plan: Together
+
+    @property
+    def node(self) -> Together:
+        return self.plan
+
+
+def together(**results: Runnable) -> SideBySide:
+    """Several results in one query, each with a channel of its name.
+
+    What they have in common is read, and done, once: sources, admission, duplicates, anything that was
+    made once and used several times.
+
+    >>> import tidegate as tg
+    >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
+    >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
+    >>> visits = clicks.key_by("user").window(tg.session("30 minutes")).agg(clicks=tg.count())
+    >>> tg.together(spend=spend, visits=visits).channels
+    ('spend', 'visits', 'errors')
+    """
+    read: list[tuple[DataFrame, Source]] = []
+    branches = []
+    for name, result in results.items():
+        if not isinstance(result, Runnable):
+            raise PlanError(f"together({name}=…) takes results such as events.agg(…), got {result!r}")
+        sources = zip(result.frames, sources_of(result.node), strict=True)
+        numbers = [_number(frame, source, read) for frame, source in sources]
+        branches.append((name, with_numbers(result.node, numbers)))
+    frames = of_one_kind(*(frame for frame, _ in read), what="together()")
+    return SideBySide(frames, Together(tuple(branches)))
+
+
+def _number(frame: DataFrame, source: Source, read: list[tuple[DataFrame, Source]]) -> int:
+    """The place of a source among those that are read; a new one is added."""
+    for number, (other, known) in enumerate(read):
+        if other is frame and known == source:
+            return number
+    read.append((frame, source))
+    return len(read) - 1
