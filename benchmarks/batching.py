@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import tidegate as tg
 from benchmarks import data
 from benchmarks.cases import Case, Paced
-from benchmarks.engines import paced_results
+from benchmarks.engines import paced_results, rows_of
 
 #: Batches that may be needed to get there, and those that are then looked at.
 APPROACH, HELD = 10, 15
@@ -32,7 +32,7 @@ Progress = dict[str, Any]
 def run(case: Case, spark: SparkSession) -> list[Progress]:
     """The batches of the second run."""
     assert case.paced is not None
-    right = statistics.median(batch["numInputRows"] for batch in _batches(case, spark, _SOMEWHERE)[-5:])
+    right = statistics.median(rows_of(batch) for batch in _batches(case, spark, _SOMEWHERE)[-5:])
     return _batches(case, spark, round(right * case.paced.start))
 
 
@@ -73,7 +73,7 @@ def _batches(case: Case, spark: SparkSession, start: int) -> list[Progress]:
 
 def _filled(query: Any) -> list[Progress]:
     batches = [json.loads(batch.json) for batch in query.spark.recentProgress]
-    return [batch for batch in batches if batch["numInputRows"]]
+    return [batch for batch in batches if rows_of(batch)]
 
 
 def _nowhere(rows: DataFrame, _: int) -> None:

@@ -12,6 +12,8 @@ from benchmarks.data import Dataset, Even, Preloaded, Resent, Skewed
 Engine = Literal["spark", "tidegate", "per-key", "kernel"]
 Emission = Literal["on_watermark", "on_window_close", "changelog"]
 Steps = Literal["fused", "unfused"]
+#: Spark's own source of files, or `tg.read_folder`, which packs rows where they are read.
+Reader = Literal["spark", "folder"]
 
 #: The span of 5 M events, in seconds of event time.
 SPAN = 440
@@ -112,6 +114,8 @@ class Case:
     paced: Paced | None = None
     #: Events take steps before the windows.
     steps: Steps | None = None
+    #: Who reads the files.
+    reader: Reader = "spark"
 
     @property
     def name(self) -> str:
@@ -122,6 +126,9 @@ class Case:
         """One for each stream that is read."""
         return (self.dataset,) if self.other is None else (self.dataset, self.other)
 
+
+#: Of cases that read with Spark's own source of files, beside those that do not.
+SPARKS_SOURCE = "-sparks-source"
 
 TUMBLING = Window(10, 10)
 WINDOWS = {"tumbling": TUMBLING, "hopping-60-10": Window(60, 10), "hopping-60-1": Window(60, 1)}
@@ -171,6 +178,11 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
     return {case.name: case for make in makers for case in make(scale)}
 
 
+def _reads(engine: Engine) -> Reader:
+    """What someone would take who uses the engine."""
+    return "folder" if engine == "tidegate" else "spark"
+
+
 def _events(scale: int, batches: int, rows: int) -> Skewed:
     """Batches of the main data; a smaller scale has fewer events and keys over the same time."""
     return Skewed(batches * rows // scale, rows // scale, 5_000_000 / SPAN / scale, KEYS // scale)
@@ -180,20 +192,21 @@ def _windows(scale: int) -> Iterator[Case]:
     data = _events(scale, 10, 500_000)
     for name, window in WINDOWS.items():
         for engine in ("spark", "tidegate"):
-            yield Case(name, engine, data, window, warmup=1, rows=data.rows)
+            yield Case(name, engine, data, window, 1, data.rows, reader=_reads(engine))
+        yield Case(name, "tidegate", data, window, 1, data.rows, variant=SPARKS_SOURCE)
 
 
 def _bulk(scale: int) -> Iterator[Case]:
     data = _events(scale, 3, 5_000_000)
     yield Case("bulk-tumbling", "spark", data, TUMBLING, warmup=1, rows=data.rows)
     for name, window in WINDOWS.items():
-        yield Case(f"bulk-{name}", "tidegate", data, window, warmup=1, rows=data.rows)
+        yield Case(f"bulk-{name}", "tidegate", data, window, 1, data.rows, reader="folder")
 
 
 def _per_key(scale: int) -> Iterator[Case]:
     data = _events(scale, 3, 500_000)
     for engine in ("per-key", "tidegate"):
-        yield Case("slice", engine, data, TUMBLING, warmup=1, rows=data.rows)
+        yield Case("slice", engine, data, TUMBLING, 1, data.rows, reader=_reads(engine))
 
 
 def _small(scale: int) -> Iterator[Case]:
@@ -235,17 +248,24 @@ def _sessions(scale: int) -> Iterator[Case]:
     data = _events(scale, 10, 500_000)
     for engine in ("spark", "tidegate"):
         yield Case(
-            "session", engine, data, SESSION, warmup=1, rows=data.rows, emission="on_window_close"
+            "session",
+            engine,
+            data,
+            SESSION,
+            warmup=1,
+            rows=data.rows,
+            emission="on_window_close",
+            reader=_reads(engine),
         )
-    yield Case(
-        "session", "tidegate", data, SESSION, 1, data.rows, emission="changelog", variant="-changelog"
-    )
+    ours = Case("session", "tidegate", data, SESSION, 1, data.rows, emission="on_window_close")
+    yield replace(ours, variant=SPARKS_SOURCE)
+    yield replace(ours, emission="changelog", variant="-changelog", reader="folder")
 
 
 def _sessions_per_key(scale: int) -> Iterator[Case]:
     data = _events(scale, 3, 500_000)
     for engine in ("per-key", "tidegate"):
-        yield Case("session-slice", engine, data, SESSION, warmup=1, rows=data.rows)
+        yield Case("session-slice", engine, data, SESSION, 1, data.rows, reader=_reads(engine))
 
 
 def _growth(scale: int) -> Iterator[Case]:
@@ -267,14 +287,14 @@ def _growth(scale: int) -> Iterator[Case]:
 def _sliding(scale: int) -> Iterator[Case]:
     data = _events(scale, 10, 500_000)
     for name, window in (SLIDING | AHEAD).items():
-        yield Case(name, "tidegate", data, window, warmup=1, rows=data.rows)
+        yield Case(name, "tidegate", data, window, 1, data.rows, reader="folder")
 
 
 def _sliding_per_key(scale: int) -> Iterator[Case]:
     data = _events(scale, 3, 500_000)
     for name, window in SLIDING_SLICES.items():
         for engine in ("per-key", "tidegate"):
-            yield Case(name, engine, data, window, warmup=1, rows=data.rows)
+            yield Case(name, engine, data, window, 1, data.rows, reader=_reads(engine))
 
 
 def _streams(scale: int, rate: float, keys: int) -> tuple[Even, Even]:
@@ -286,7 +306,8 @@ def _streams(scale: int, rate: float, keys: int) -> tuple[Even, Even]:
 
 def _join(name: str, engine: Engine, join: Join, streams: tuple[Even, Even], warmup: int = 1) -> Case:
     left, right = streams
-    return Case(name, engine, left, join, warmup, left.rows + right.rows, other=right)
+    rows = left.rows + right.rows
+    return Case(name, engine, left, join, warmup, rows, other=right, reader=_reads(engine))
 
 
 def _join_tumbling(scale: int) -> Iterator[Case]:
@@ -324,7 +345,8 @@ def _dedupe(scale: int) -> Iterator[Case]:
     """No id is forgotten: the longest memory there can be over this data."""
     data = Resent(5_000_000 // scale, 500_000 // scale, 5_000_000 / SPAN / scale)
     for engine in ("spark", "tidegate"):
-        yield Case("dedupe", engine, data, Distinct(600), warmup=1, rows=data.rows)
+        yield Case("dedupe", engine, data, Distinct(600), 1, data.rows, reader=_reads(engine))
+    yield Case("dedupe", "tidegate", data, Distinct(600), 1, data.rows, variant=SPARKS_SOURCE)
 
 
 def _dedupe_state(scale: int) -> Iterator[Case]:
@@ -342,7 +364,7 @@ def _admission(scale: int) -> Iterator[Case]:
         limits = Admission(max_rate=round(0.7 * sent, 6), capacity=max(5, round(10 * sent)))
         engines: tuple[Engine, ...] = ("kernel", "tidegate") if streams == 10_000 else ("kernel",)
         for engine in engines:
-            yield Case(name, engine, data, limits, warmup=1, rows=data.rows)
+            yield Case(name, engine, data, limits, 1, data.rows, reader=_reads(engine))
 
 
 def _batching(scale: int) -> Iterator[Case]:
@@ -357,4 +379,5 @@ def _fusion(scale: int) -> Iterator[Case]:
     data = _events(scale, 10, 500_000)
     runs: tuple[tuple[Steps, str], ...] = (("unfused", "-unfused"), ("fused", ""))
     for steps, variant in runs:
-        yield Case("fusion", "tidegate", data, TUMBLING, 1, data.rows, variant=variant, steps=steps)
+        case = Case("fusion", "tidegate", data, TUMBLING, 1, data.rows, variant=variant, steps=steps)
+        yield replace(case, reader="folder")

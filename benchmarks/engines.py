@@ -85,7 +85,7 @@ def _tidegate(case: Case, events: DataFrame) -> DataFrame:
 
 def _stepped(case: Case, events: DataFrame) -> DataFrame:
     """Two maps and two filters before the windows; they leave no event out, so all can be counted."""
-    unfused = tg.fusion(maps=False, filters=False, across=False, pack=False)
+    unfused = tg.fusion(maps=False, filters=False, across=False, pack=False, read=False)
     timed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s")
     steps = (
         timed.map(lambda rows: rows.with_columns(cents=pl.col("price") * 100))
@@ -167,13 +167,19 @@ def row_plan(case: Case) -> Output:
     """The plan of a case whose results are rows that are left."""
     if isinstance(case.window, Distinct):
         delay = micros(f"{case.window.delay} s", "delay")
-        return Dedupe(KeyBy(Source(SCHEMA, "ts", delay), ("user",)), within=delay)
+        return Dedupe(KeyBy(Source(SCHEMA, "ts", delay, packs=True), ("user",)), within=delay)
     assert isinstance(case.window, Admission)
-    source = Source(SCHEMA, "ts", micros(f"{TOLERANCE} s", "tolerance"))
+    source = Source(SCHEMA, "ts", micros(f"{TOLERANCE} s", "tolerance"), packs=True)
     limits = declare_sla(
         max_rate=case.window.max_rate, capacity=case.window.capacity, max_lag="5 s", arrival="ts"
     )
     return Admit(KeyBy(source, ("user",)), limits)
+
+
+def rows_of(batch: dict[str, Any]) -> int:
+    """The events of a batch: Spark counts what it was handed, which may have been packed before."""
+    counted = batch.get("observedMetrics", {}).get(lower.OBSERVATION) or {}
+    return counted.get("rows_in") or batch["numInputRows"]
 
 
 _ENGINES = {"spark": _spark, "tidegate": _tidegate, "per-key": _per_key}

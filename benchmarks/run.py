@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import tidegate as tg
 from benchmarks import batching, data, kernel, pairs
 from benchmarks.cases import Case, Join, catalogue
-from benchmarks.engines import results
+from benchmarks.engines import results, rows_of
 
 _EMITTED = "emitted"
 #: Columns of results that are added up, by the names of their sums; those that a case has.
@@ -72,8 +72,8 @@ def _on_spark(case: Case) -> dict[str, Any]:
 
 def measure(case: Case, progress: list[Progress]) -> dict[str, Any]:
     """What a query's progress says about a case."""
-    with_input = [batch for batch in progress if batch["numInputRows"]]
-    steady = [batch for batch in with_input[case.warmup :] if batch["numInputRows"] >= case.rows]
+    with_input = [batch for batch in progress if rows_of(batch)]
+    steady = [batch for batch in with_input[case.warmup :] if rows_of(batch) >= case.rows]
     times = [batch["durationMs"]["triggerExecution"] for batch in steady]
     mean = statistics.fmean(times)
     return {
@@ -91,7 +91,7 @@ def measure(case: Case, progress: list[Progress]) -> dict[str, Any]:
         "state": _state(steady[-1]),
         "batch_state_bytes": [_state(batch).get("rocksdbSstFileSize", 0) for batch in with_input],
         "batch_ms": [batch["durationMs"]["triggerExecution"] for batch in progress],
-        "batch_rows": [batch["numInputRows"] for batch in progress],
+        "batch_rows": [rows_of(batch) for batch in progress],
     }
 
 
@@ -102,6 +102,10 @@ def _settings(case: Case) -> dict[str, str]:
 def _sources(case: Case, spark: SparkSession) -> Iterator[DataFrame]:
     reader = spark.readStream.schema("ts timestamp, user string, price double")
     for dataset in case.datasets:
+        if case.reader == "folder":
+            path, rows = data.folder(dataset), dataset.rows
+            yield tg.read_folder(spark, path, schema=data.SCHEMA, format="parquet", max_rows=rows)
+            continue
         files = reader.option("maxFilesPerTrigger", dataset.files)
         yield files.parquet(str(data.folder(dataset)))
 

@@ -247,7 +247,7 @@ class Reading:
         (path / "in").mkdir()
         self.place = Place(path / "in", "lines")
         self.control = Control((path / "control").as_uri())
-        settings = Settings(self.place.path.as_uri(), "json", False, 2, self.control.folder)
+        settings = Settings(self.place.path.as_uri(), "json", False, 2, control=self.control.folder)
         self.reader = FolderReader(settings, Lines())
 
     def next(self, start, limit=LIMIT):

@@ -9,10 +9,11 @@ import pytest
 
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
 from tidegate.operators import aggregates as a
+from tidegate.operators.row_text import row_text
 from tidegate.plan.policies import Retracting
 from tidegate.plan.watermarks import WatermarkGenerator
 from tidegate.testing import BatchResult, KernelHost, Oracle, differences, rows, text
-from tidegate.testing.table import NOON, as_json, at, instant_of, micros_of
+from tidegate.testing.table import NOON, at, instant_of, micros_of
 
 KINDS = pa.schema(
     [
@@ -81,10 +82,10 @@ def test_instants_and_micros_are_inverse():
     assert at("0.000001") - NOON == timedelta(microseconds=1)
 
 
-def test_broken_rows_as_json():
-    assert as_json({"ts": None, "user": "ann", "price": 9.0}) == '{"user":"ann","price":9.0}'
-    assert as_json({"ts": at("1.5"), "d": date(2024, 5, 1), "m": Decimal("1.20")}) == (
-        '{"ts":"2024-05-01T12:00:01.500Z","d":"2024-05-01","m":"1.20"}'
+def test_broken_rows_as_text():
+    assert row_text({"ts": None, "user": "ann", "price": 9.0}) == '{"user":"ann","price":9.0}'
+    assert row_text({"ts": at("1.5"), "d": date(2024, 5, 1), "m": Decimal("1.20")}) == (
+        '{"ts":"2024-05-01T12:00:01.500Z","d":"2024-05-01","m":1.20}'
     )
 
 
@@ -99,7 +100,7 @@ def test_broken_rows_as_json():
     ],
 )
 def test_intervals_as_json_are_those_of_spark(value, shown):
-    assert as_json({"idle": value}) == f"""{{"idle":"INTERVAL '{shown}' DAY TO SECOND"}}"""
+    assert row_text({"idle": value}) == f"""{{"idle":"INTERVAL '{shown}' DAY TO SECOND"}}"""
 
 
 # -- the watermark --------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def events(
     """
     if not hasattr(df, "isStreaming"):
         raise PlanError(f"events() takes a Spark DataFrame, got {type(df).__name__}")
+    from tidegate.spark.folder import as_read
     from tidegate.spark.schema import arrow_schema
 
     source = declare_source(
@@ -80,6 +81,7 @@ def events(
         tolerance=tolerance,
         max_future=max_future,
         idle_after=idle_after,
+        packs=as_read(df) is not None,
     )
     return Events((df,), source)
 

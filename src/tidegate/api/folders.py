@@ -36,14 +36,16 @@ def read_folder(
     schema: pa.Schema | StructType | str,
     format: str = "json",
     pace: Pace | None = None,
+    max_rows: int | None = None,
     **options: str,
 ) -> DataFrame:
     """The rows of the files in a folder, present and future, as a streaming DataFrame.
 
-    With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file;
-    without, everything there is. Formats are `json` (a line each), `csv` and `parquet`; `options` are
-    those of Spark's `from_json` and `from_csv`, and `header` of CSV. Files must appear by a rename and
-    never change.
+    With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file; with
+    `max_rows` up to so many; without, everything there is. Formats are `json` (a line each), `csv` and
+    `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV. Files must
+    appear by a rename and never change. Rows of Parquet go from file to operator in one place, and
+    never pass Spark.
 
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(
@@ -54,4 +56,4 @@ def read_folder(
     """
     from tidegate.spark import folder
 
-    return folder.read_folder(spark, fspath(path), schema, format, pace, options)
+    return folder.read_folder(spark, fspath(path), schema, format, pace, max_rows, options)

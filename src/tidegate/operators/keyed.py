@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
 from tidegate.operators.late import SideOutputRouter
+from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.inlets import Inlet
@@ -253,5 +253,5 @@ def _as_text(broken: pa.Table) -> list[str]:
     told = [text for text in texts if text is not None]
     if len(told) == len(texts):
         return told
-    rows = (broken.drop_columns(BROKEN) if known else broken).to_pylist()
-    return [text or json.dumps(row, default=str) for text, row in zip(texts, rows, strict=True)]
+    rows = row_texts(broken.drop_columns(BROKEN) if known else broken)
+    return [text or own for text, own in zip(texts, rows, strict=True)]

@@ -1,12 +1,14 @@
 """Steps that follow each other, and packing behind them, share one crossing from Spark to Python.
 
+So does the reading itself, where whoever reads can pack.
+
 Before: Step[filter b] ← Step[map a] ← Events[…]
 After:  Fused[map a, filter b] ← Events[…]
 """
 
 from dataclasses import replace
 
-from tidegate.plan.feeds import Feed, Stepped, origin, steps_of
+from tidegate.plan.feeds import Feed, Source, Stepped, Union, origin, steps_of
 from tidegate.plan.inlets import Inlet
 from tidegate.plan.nodes import Output
 from tidegate.plan.rewrite import with_inlets
@@ -28,6 +30,14 @@ def _fused(feed: Feed, fusion: Fusion) -> Feed:
         else:
             crossings.append((step,))
     rows: Feed = origin(feed)
+    if not fusion.read:
+        rows = _read_apart(rows)
     for number, steps in enumerate(crossings, 1):
         rows = Stepped(rows, steps, packed=fusion.pack and number == len(crossings))
     return rows
+
+
+def _read_apart(rows: Feed) -> Feed:
+    if isinstance(rows, Union):
+        return Union(tuple(replace(source, packs=False) for source in rows.inputs))
+    return replace(rows, packs=False) if isinstance(rows, Source) else rows

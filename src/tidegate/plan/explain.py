@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from tidegate.plan.feeds import Node, Source, crossings
+from tidegate.plan.feeds import Feed, Node, Source, Union, crossings, origin
 from tidegate.plan.graph import places_of
 from tidegate.plan.inlets import Inlet
 from tidegate.plan.nodes import Output, Plan, Together, sources_of, stages_of
-from tidegate.plan.steps import Step
 from tidegate.plan.time import render
 
 
@@ -66,18 +65,23 @@ def render_physical(plan: Plan, stages: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _way(inlet: Inlet) -> tuple[tuple[Step, ...], list[str]]:
-    """The steps that rows take together with packing, and those before, the last on top."""
+def _way(inlet: Inlet) -> tuple[list[str], list[str]]:
+    """What is done with rows together with packing, and the steps before, the last on top."""
     *others, last = crossings(inlet.feed) or (None,)
-    if last is None:
-        return (), []
-    if last.packed:
-        return last.steps, [one.label() for one in reversed(others)]
-    return (), [one.label() for one in (last, *reversed(others))]
+    apart = [one for one in (last, *reversed(others)) if one is not None and not one.packed]
+    read = ["read"] if not apart and _packed_where_read(inlet.feed) else []
+    steps = map(str, last.steps) if last is not None and last.packed else ()
+    return [*read, *steps], [one.label() for one in apart]
 
 
-def _fused(steps: tuple[Step, ...], pack: str) -> str:
-    return f"Fused[{', '.join(map(str, steps))}, {pack}]" if steps else pack
+def _packed_where_read(feed: Feed) -> bool:
+    below = origin(feed)
+    sources = below.inputs if isinstance(below, Union) else (below,)
+    return all(isinstance(source, Source) and source.packed_where_read for source in sources)
+
+
+def _fused(done: list[str], pack: str) -> str:
+    return f"Fused[{', '.join(done)}, {pack}]" if done else pack
 
 
 def _watermark(source: Source) -> str:

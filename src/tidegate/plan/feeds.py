@@ -41,6 +41,7 @@ class Source:
 
     `declared` says where the event time comes from if it is not simply the column `time`: then that
     column is one we add. `number` tells sources apart where operators side by side may share them.
+    `packs` says that whoever reads the rows can also pack them, so that Spark never has them as rows.
     """
 
     row_schema: pa.Schema
@@ -51,6 +52,7 @@ class Source:
     max_future: Micros = MAX_FUTURE
     idle_after: Micros | None = None
     number: int = 0
+    packs: bool = False
 
     def __post_init__(self) -> None:
         refuse_reserved(self.row_schema.names)
@@ -74,6 +76,12 @@ class Source:
     @property
     def processing_time(self) -> bool:
         return isinstance(self.declared, ProcessingTime)
+
+    @property
+    def packed_where_read(self) -> bool:
+        """Are rows packed by who reads them? Only if nothing of Spark's is needed for their time."""
+        plain = self.declared is None and self.row_schema.field(self.time).type.tz is not None
+        return self.packs and plain and self.max_future == MAX_FUTURE and self.idle_after is None
 
     def label(self) -> str:
         columns = ", ".join(self.schema.names)

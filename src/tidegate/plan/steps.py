@@ -92,6 +92,8 @@ class Fusion:
     across: bool = True
     #: The last steps with the operator that reads them.
     pack: bool = True
+    #: Packing, and the steps with it, with the reading of files, where `tg.read_folder` reads them.
+    read: bool = True
     #: So many steps in one crossing at most.
     max_depth: int = 32
 

@@ -105,6 +105,10 @@ class Crossings:
         arrive: Entrance | Reentry = enter
         for steps in ways[0].crossings:
             rows, arrive = self._rows_through(rows, arrive, steps, ways[0].time)
+        return rows.mapInArrow(self.packer(arrive, ways), PARCEL)
+
+    def packer(self, arrive: Entrance | Reentry, ways: Sequence[Way]) -> ArrowMap:
+        """How rows become parcels, wherever they are."""
 
         def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sampler, decision = self._sampler(ways), self._decision()
@@ -115,7 +119,7 @@ class Crossings:
             if sampler is not None:
                 yield parcel_batch(list(sampler.parcels(self.labels[0])))
 
-        return rows.mapInArrow(pack, PARCEL)
+        return pack
 
     def repack(self, parcels: DataFrame, above: Kernel, ways: Sequence[Way]) -> DataFrame:
         """What an operator put out as parcels for those that read it; all else passes by.

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import repeat
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -27,10 +32,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
-from tidegate.connectors.folder import BEGINNING, Folder, Format, Lines, Offset, Parquet
+from tidegate.connectors.folder import BEGINNING, Folder, Format, Lines, Offset, Parquet, Piece
 from tidegate.errors import PlanError, StartError, did_you_mean
 from tidegate.spark.pacing import Control, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from tidegate.spark.packing import Packing
 
 NAME = "tidegate_folder"
 
@@ -59,17 +67,24 @@ def read_folder(
     schema: Schema,
     format: str,
     pace: Pace | None,
+    max_rows: int | None,
     options: Mapping[str, str],
 ) -> DataFrame:
     """The rows of the files in a folder, present and future."""
     _check(format, options)
-    settings = Settings(_existing(path), format, _header(format, options), _tasks(spark))
+    _check_rows(pace, max_rows)
+    header, tasks = _header(format, options), _tasks(spark)
+    settings = Settings(_existing(path), format, header, tasks, max_rows)
     columns = spark_schema(schema) if isinstance(schema, pa.Schema) else schema
-    if pace is None:
-        return _rows(spark, settings, columns, options)
-    control = Control(_made_for_this_process())
-    settings = Settings(**asdict(settings) | {"control": control.folder})
-    return marked(_rows(spark, settings, columns, options), mark(control, pace))
+    steering = None
+    if pace is not None:
+        control = Control(_made_for_this_process())
+        settings = replace(settings, control=control.folder)
+        steering = mark(control, pace)
+    rows = marked(_rows(spark, settings, columns, options), steering)
+    if format == "parquet":
+        _AS_READ[rows] = AsRead(spark, settings)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -80,14 +95,46 @@ class Settings:
     format: str
     header: bool
     tasks: int
+    max_rows: int | None = None
     control: str | None = None
+
+
+@dataclass(frozen=True)
+class AsRead:
+    """A folder whose rows nothing has been done with yet."""
+
+    spark: SparkSession
+    settings: Settings
+
+    @property
+    def zone(self) -> str:
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+
+    def packed(self, packing: Packing, schema: str) -> DataFrame:
+        """Its rows as parcels."""
+        code = base64.b64encode(cloudpickle.dumps(packing)).decode()  # type: ignore[no-untyped-call]
+        stream = _stream(self.spark, self.settings).option("packing", code)
+        return stream.schema(schema).load()
+
+
+#: Folders by the DataFrames that have their rows; what is made of those has others.
+_AS_READ: WeakKeyDictionary[DataFrame, AsRead] = WeakKeyDictionary()
+
+
+def as_read(rows: DataFrame) -> AsRead | None:
+    """The folder that a DataFrame has the rows of, if they can be packed where they are read."""
+    return _AS_READ.get(rows)
+
+
+def _stream(spark: SparkSession, settings: Settings) -> DataStreamReader:
+    spark.dataSource.register(FolderSource)
+    return spark.readStream.format(NAME).option("settings", json.dumps(asdict(settings)))
 
 
 def _rows(
     spark: SparkSession, settings: Settings, schema: StructType | str, options: Mapping[str, str]
 ) -> DataFrame:
-    spark.dataSource.register(FolderSource)
-    stream = spark.readStream.format(NAME).option("settings", json.dumps(asdict(settings)))
+    stream = _stream(spark, settings)
     if settings.format == "parquet":
         return stream.schema(schema).load()
     text = F.rtrim(F.col(_LINE).cast("string"), F.lit("\r\n"))
@@ -110,6 +157,15 @@ def _check(format: str, options: Mapping[str, str]) -> None:
     for option in options:
         if format == "parquet" or option in _OF_SPARKS_READER:
             raise PlanError(f"read_folder(): {option!r} is an option of Spark's own reader only")
+
+
+def _check_rows(pace: Pace | None, max_rows: int | None) -> None:
+    if max_rows is None:
+        return
+    if pace is not None:
+        raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
+    if max_rows < 1:
+        raise PlanError(f"read_folder(max_rows={max_rows}): a batch has one row at least")
 
 
 def _existing(path: str) -> str:
@@ -137,8 +193,9 @@ def _made_for_this_process() -> str:
 class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives in a process of its own beside the driver; `read` runs in the tasks."""
 
-    def __init__(self, settings: Settings, format: Format) -> None:
+    def __init__(self, settings: Settings, format: Format, packing: str | None = None) -> None:
         self._settings = settings
+        self._packing = packing
         self._folder = Folder(settings.folder, format)
         self._control = Control(settings.control) if settings.control else None
         self._all_there_is: list[str] | None = None
@@ -148,7 +205,9 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         # How many rows it is at the moment is asked for with each batch.
-        return ReadAllAvailable() if self._control is None else ReadMaxRows(sys.maxsize)
+        if self._control is not None:
+            return ReadMaxRows(sys.maxsize)
+        return ReadMaxRows(self._settings.max_rows) if self._settings.max_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._all_there_is = self._folder.names()
@@ -165,12 +224,18 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [] if start == end else [InputPartition(pieces) for pieces in end["batch"]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from self._folder.read(partition.value)
+        if self._packing is None:
+            yield from self._folder.read(partition.value)
+        else:
+            yield from _packing(self._packing)(self._settings.folder, partition.value)
 
     def _shares(self, limit: ReadLimit) -> Iterable[int]:
         """The rows of each task."""
-        if self._control is None or isinstance(limit, ReadAllAvailable):
+        if isinstance(limit, ReadAllAvailable):
             return repeat(_MOST_OF_A_TASK)
+        if self._control is None:
+            assert self._settings.max_rows is not None
+            return shares(self._settings.max_rows, self._settings.tasks)
         asked = self._control.asked()
         if asked is None:
             raise StartError(
@@ -178,6 +243,12 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "none of its columns is one of the folder's: leave pace out, or keep a column as it is"
             )
         return shares(asked, self._settings.tasks)
+
+
+@lru_cache(maxsize=8)
+def _packing(code: str) -> Callable[[str, Sequence[Piece]], Iterator[pa.RecordBatch]]:
+    """How rows are packed, made once in each process that reads."""
+    return cloudpickle.loads(base64.b64decode(code))
 
 
 def shares(rows: int, most: int) -> list[int]:
@@ -194,5 +265,5 @@ class FolderSource(DataSource):
     def streamReader(self, schema: StructType) -> FolderReader:
         settings = Settings(**json.loads(self.options["settings"]))
         if settings.format == "parquet":
-            return FolderReader(settings, Parquet(arrow_schema(schema)))
+            return FolderReader(settings, Parquet(arrow_schema(schema)), self.options.get("packing"))
         return FolderReader(settings, Lines(settings.header))

@@ -31,7 +31,7 @@ def read(
     others = {name: value for name, value in options.items() if name not in ("path", "format", "pace")}
     pace = pace_of(options) if streaming else None
     if pace is not None and connector == "files":
-        return read_folder(spark, options["path"], schema, options["format"], pace, others)
+        return read_folder(spark, options["path"], schema, options["format"], pace, None, others)
     if pace is not None:
         others = {"maxOffsetsPerTrigger": str(pace.rows(checkpoint))} | others
     reader = (spark.readStream if streaming else spark.read).options(**others)

@@ -20,6 +20,8 @@ from tidegate.plan.time import ProcessingTime, render
 from tidegate.spark.clock import clock
 from tidegate.spark.crossing import CLOCK, Crossings, Entrance
 from tidegate.spark.event_time import event_time, quoted
+from tidegate.spark.folder import AsRead, as_read
+from tidegate.spark.packing import HIGHEST_TIME, PACKED, Packing
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,11 @@ class Reading:
         """The rows of one source, packed for the operators that read it."""
         source, df = self.sources[number], self.frames[number]
         apart = len(ways) > 1 or bool(ways[0].in_one().steps)
-        columns = _columns(source, df, None if apart else ways[0].gap)
+        gap = None if apart else ways[0].gap
+        folder = as_read(df)
+        if source.packed_where_read and folder is not None and not ways[0].crossings:
+            return self._packed_where_read(folder, number, ways, gap)
+        columns = _columns(source, df, gap)
         names = list(columns)
         rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
         if df.isStreaming:
@@ -43,9 +49,27 @@ class Reading:
             if beats is not None:
                 rows = _with_clock(rows, beats)
                 names.append(CLOCK)
-            rows = rows.withWatermark("c0", f"{_whole_millis(source.tolerance)} milliseconds")
+            rows = _under_watermark(rows, "c0", source)
         enter = Entrance(number, names, _carrier(source), self.crossings.labels, apart)
         return self.crossings.pack(rows, enter, ways)
+
+    def _packed_where_read(
+        self, folder: AsRead, number: int, ways: Sequence[Way], gap: str | None
+    ) -> DataFrame:
+        """Spark has the parcels only, and with them how far time has come."""
+        source = self.sources[number]
+        names = [source.time, *(name for name in source.schema.names if name != source.time)]
+        enter = Entrance(number, [*names, BROKEN], BROKEN, self.crossings.labels, apart=False)
+        packing = Packing(
+            columns=pa.schema([source.row_schema.field(name) for name in names]),
+            rows=source.row_schema,
+            latest=_latest_instant(source),
+            too_far=_too_far(source),
+            gap=gap,
+            zone=folder.zone,
+            pack=self.crossings.packer(enter, ways),
+        )
+        return _under_watermark(folder.packed(packing, PACKED), HIGHEST_TIME, source).drop(HIGHEST_TIME)
 
     def _beats(self, number: int) -> DataFrame | None:
         """Rows of the clock that move a source's time on when it has none itself."""
@@ -93,8 +117,11 @@ def _time(source: Source, df: DataFrame) -> tuple[Column, Column, Column]:
         return F.current_timestamp(), F.lit(True), F.lit(None).cast("string")
     time, reason = _declared_time(source, df)
     latest = _latest(source)
-    future = f"event time is more than {render(source.max_future)} ahead of the clock"
-    return time, time <= latest, F.when(time > latest, F.lit(future)).otherwise(reason)
+    return time, time <= latest, F.when(time > latest, F.lit(_too_far(source))).otherwise(reason)
+
+
+def _too_far(source: Source) -> str:
+    return f"event time is more than {render(source.max_future)} ahead of the clock"
 
 
 def _declared_time(source: Source, df: DataFrame) -> tuple[Column, Column]:
@@ -111,10 +138,13 @@ def _latest(source: Source) -> Column:
 
     Spark compiles the comparison anew whenever this moves. Where it hardly matters it stays.
     """
-    ahead = timedelta(microseconds=source.max_future)
     if source.max_future == MAX_FUTURE:
-        return F.lit(datetime.now(UTC) + ahead)
-    return F.current_timestamp() + F.lit(ahead)
+        return F.lit(_latest_instant(source))
+    return F.current_timestamp() + F.lit(timedelta(microseconds=source.max_future))
+
+
+def _latest_instant(source: Source) -> datetime:
+    return datetime.now(UTC) + timedelta(microseconds=source.max_future)
 
 
 def _ticks(source: Source, spark: SparkSession) -> DataFrame | None:
@@ -134,6 +164,10 @@ def _heartbeats(
         return None
     tolerances = [_whole_millis(one.tolerance) * 1000 for one in sources]
     return clock(spark, idle=json.dumps(idle), tolerances=json.dumps(tolerances), progress=progress)
+
+
+def _under_watermark(rows: DataFrame, column: str, source: Source) -> DataFrame:
+    return rows.withWatermark(column, f"{_whole_millis(source.tolerance)} milliseconds")
 
 
 def _whole_millis(tolerance: int) -> int:

@@ -17,6 +17,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.row_text import row_text
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.operators.ways import Way, Ways, pack_along
@@ -25,7 +26,7 @@ from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Plan, sources_of
 from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
-from tidegate.testing.table import Row, as_json, micros_of, to_arrow
+from tidegate.testing.table import Row, micros_of, to_arrow
 
 #: After every event time, as at the end of a batch query.
 END_OF_TIME = 1 << 60
@@ -199,7 +200,7 @@ def _broken(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | 
     """A row that cannot be used, as text: it lacks its event time, or its own gap."""
     gap = timedelta.max if gap_column is None else row.get(gap_column)
     usable = row.get(time) is not None and gap is not None and gap > timedelta(0)
-    return None if usable else as_json(row)
+    return None if usable else row_text(row)
 
 
 def _check_due(due: int | None, watermark: int | None) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from tidegate.operators.row_text import row_text
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.feeds import made_due
 from tidegate.plan.inlets import Inlet
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
-from tidegate.testing.table import Row, as_json, instant_of, micros_of
+from tidegate.testing.table import Row, instant_of, micros_of
 
 
 class Intake:
@@ -72,7 +73,7 @@ class Intake:
             result.counts["rows_in"] += 1
         if reason := self.fault(row):
             result.counts["errors"] += 1
-            result.put(ERROR_CHANNEL, {"reason": reason, "row": as_json(row)})
+            result.put(ERROR_CHANNEL, {"reason": reason, "row": row_text(row)})
             return False
         if not self.has_room(self.instant(row)):
             result.counts["unassigned"] += 1

@@ -10,7 +10,6 @@ usual windows. `null` is null, and so is an empty cell (but for the first of a l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -72,12 +71,6 @@ def instant_of(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
-def as_json(row: Mapping[str, Any]) -> str:
-    """A broken row as the errors channel shows it: JSON without its nulls, as Spark writes it."""
-    present = {name: value for name, value in row.items() if value is not None}
-    return json.dumps(present, separators=(",", ":"), default=_json_text, ensure_ascii=False)
-
-
 def to_arrow(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """The rows as an Arrow table; columns a row does not have are null."""
     held = list(rows)
@@ -121,17 +114,6 @@ def _value(cell: str, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [_value(item.strip(), kind.value_type) for item in cell.strip("[]").split(",")]
     return cell
-
-
-def _json_text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        sign, size = ("-", -value) if value < timedelta(0) else ("", value)
-        clock = EPOCH + size % timedelta(days=1)
-        seconds = f"{clock:%S.%f}".rstrip("0").rstrip(".") if clock.microsecond else f"{clock:%S}"
-        return f"INTERVAL '{sign}{size.days} {clock:%H:%M}:{seconds}' DAY TO SECOND"
-    return str(value)
 
 
 def _shown(value: Any) -> str:

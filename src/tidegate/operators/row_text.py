@@ -1,0 +1,75 @@
+"""Rows as JSON text, as Spark's `to_json` writes them: what the errors channel shows of a broken row."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import pyarrow as pa
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def row_texts(rows: pa.Table, zone: tzinfo = UTC) -> list[str]:
+    """The text of each row; times are shown as a clock of the zone has them."""
+    for place, field in enumerate(rows.schema):
+        if field.type == pa.float32():  # as few digits as tell it from its neighbours
+            shortest = rows.column(place).cast(pa.string()).cast(pa.float64())
+            rows = rows.set_column(place, field.name, shortest)
+    return [row_text(row, zone) for row in rows.to_pylist(maps_as_pydicts="lossy")]
+
+
+def row_text(value: Any, zone: tzinfo = UTC) -> str:
+    """A row, or a value in it; fields that are null are left out."""
+    match value:
+        case Mapping():
+            present = ((name, one) for name, one in value.items() if one is not None)
+            return "{" + ",".join(f"{_quoted(str(n))}:{row_text(one, zone)}" for n, one in present) + "}"
+        case list():
+            return "[" + ",".join(row_text(one, zone) for one in value) + "]"
+        case None | bool() | int():
+            return json.dumps(value)
+        case float():
+            return _number(value)
+        case Decimal():
+            return str(value)
+        case datetime():
+            return _quoted(_instant(value, zone))
+        case timedelta():
+            return _quoted(_interval(value))
+        case bytes():
+            return _quoted(base64.b64encode(value).decode())
+    return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """As Java shows it: with an exponent where a number is very large or very small."""
+    if not isfinite(value):
+        return _quoted(str(value).replace("inf", "Infinity").replace("nan", "NaN"))
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *others = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(others) or 0}E{exponent + len(others)}"
+
+
+def _instant(value: datetime, zone: tzinfo) -> str:
+    local = value if value.tzinfo is None else value.astimezone(zone)
+    return local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _interval(value: timedelta) -> str:
+    sign, size = ("-", -value) if value < timedelta(0) else ("", value)
+    clock = _EPOCH + size % timedelta(days=1)
+    seconds = f"{clock:%S.%f}".rstrip("0").rstrip(".") if clock.microsecond else f"{clock:%S}"
+    return f"INTERVAL '{sign}{size.days} {clock:%H:%M}:{seconds}' DAY TO SECOND"

@@ -1,0 +1,82 @@
+"""Rows that are packed where they are read: those of a folder never pass Spark as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.connectors.folder import Folder, Parquet, Piece
+from tidegate.operators.kernel import HIGHEST
+from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.row_text import row_texts
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.spark.crossing import ArrowMap
+from tidegate.spark.processor import PARCEL
+
+#: The column beside parcels that says how far event time has come: what Spark makes the watermark from.
+HIGHEST_TIME = "highest"
+PACKED = f"{PARCEL}, {HIGHEST_TIME} timestamp"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What is done with the rows of files of Parquet where they are read."""
+
+    #: What the plan reads, the event time first.
+    columns: pa.Schema
+    #: Whole rows: those that are broken are shown as they are.
+    rows: pa.Schema
+    #: The last event time that can be used, and what is said of rows beyond it.
+    latest: datetime
+    too_far: str
+    #: The column with each row's own gap, where sessions have one.
+    gap: str | None
+    #: The session's time zone.
+    zone: str
+    pack: ArrowMap
+
+    def __call__(self, uri: str, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of some pieces of files as parcels."""
+        rows = (batch for piece in pieces for batch in self._read(uri, piece).to_batches())
+        for parcels in self.pack(rows):
+            yield parcels.append_column(HIGHEST_TIME, _highest(parcels))
+
+    def _read(self, uri: str, piece: Piece) -> pa.Table:
+        rows = _table(uri, piece, self.columns)
+        known, time = rows.append_column(BROKEN, pa.nulls(rows.num_rows, pa.string())), rows.column(0)
+        sound = pc.less_equal(time, pa.scalar(self.latest, TIMESTAMP))
+        if self.gap is not None:
+            sound = pc.and_(sound, pc.greater(rows.column(self.gap), pa.scalar(timedelta(0))))
+        sound = pc.fill_null(sound, False)
+        if pc.all(sound).as_py():
+            return known
+        broken = pc.invert(sound)
+        texts = self._texts(_table(uri, piece, self.rows).filter(broken), time.filter(broken))
+        told = pc.replace_with_mask(
+            known.column(BROKEN).combine_chunks(), broken.combine_chunks(), texts
+        )
+        usable = pc.if_else(pc.fill_null(pc.less_equal(time, self.latest), False), time, None)
+        return rows.set_column(0, rows.field(0), usable).append_column(BROKEN, told)
+
+    def _texts(self, broken: pa.Table, time: pa.ChunkedArray) -> pa.Array:
+        """Rows as the errors channel shows them; a reason that no kernel can know stands before."""
+        ahead = pc.fill_null(pc.greater(time, self.latest), False).to_pylist()
+        texts = row_texts(broken, ZoneInfo(self.zone))
+        told = (f"{self.too_far}{REASON_END}" if far else "" for far in ahead)
+        return pa.array([reason + text for reason, text in zip(told, texts, strict=True)], pa.string())
+
+
+def _table(uri: str, piece: Piece, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches(Folder(uri, Parquet(schema)).read([piece]), schema)
+
+
+def _highest(parcels: pa.RecordBatch) -> pa.Array:
+    """The highest event time of a chunk beside each of its parcels."""
+    told = pc.starts_with(parcels.column("channel"), HIGHEST)
+    highest = pc.max(parcels.column("rows").filter(told)).as_py()
+    return pa.array([highest] * parcels.num_rows, pa.int64()).cast(TIMESTAMP)

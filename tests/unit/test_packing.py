@@ -1,0 +1,96 @@
+"""Rows that are packed where they are read, without Spark: which are broken, and how they are shown."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.spark.crossing import parcel_batch
+from tidegate.spark.packing import HIGHEST_TIME, Packing
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+LATEST = NOON + timedelta(days=1)
+ROWS = pa.schema(
+    [("user", pa.string()), ("ts", TIMESTAMP), ("idle", pa.duration("us")), ("note", pa.string())]
+)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [
+        ("ann", NOON, SECOND, "sound"),
+        ("bob", None, SECOND, "no time"),
+        ("cat", LATEST, SECOND, "as late as may be"),
+        ("dan", LATEST + timedelta(microseconds=1), SECOND, "too far ahead"),
+        ("eve", NOON, timedelta(0), "no gap"),
+        ("fay", NOON, None, "no gap either"),
+    ]
+    columns = [
+        pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ROWS, strict=True)
+    ]
+    pq.write_table(pa.table(columns, schema=ROWS), tmp_path / "a.parquet", row_group_size=4)
+    return tmp_path
+
+
+class Packed:
+    """Takes down what it is given, and sends two parcels, one of which says how far time has come."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, object]] = []
+
+    def __call__(self, batches):
+        table = pa.Table.from_batches(batches)
+        self.rows = table.to_pylist()
+        yield parcel_batch([]).slice(0, 0)
+        yield pa.RecordBatch.from_pylist(
+            [
+                {"bucket": 0, "channel": "^0", "rows": 7, "blob": None, "sender": 0},
+                {"bucket": 0, "channel": "main", "rows": 3, "blob": b"", "sender": 0},
+            ],
+            parcel_batch([]).schema,
+        )
+
+
+def packed(folder: Path, gap: str | None = None) -> tuple[list[dict[str, object]], list[pa.RecordBatch]]:
+    columns = pa.schema([ROWS.field(name) for name in ("ts", "user", "idle")])
+    pack = Packed()
+    packing = Packing(columns, ROWS, LATEST, "too far", gap, "Europe/Paris", pack)
+    sent = list(packing(folder.as_uri(), [("a.parquet", 0, 3), ("a.parquet", 3, 6)]))
+    return pack.rows, sent
+
+
+def test_rows_come_in_their_order_with_the_columns_that_are_read(folder):
+    rows, _ = packed(folder)
+    assert [row["user"] for row in rows] == ["ann", "bob", "cat", "dan", "eve", "fay"]
+    assert list(rows[0]) == ["ts", "user", "idle", BROKEN]
+
+
+def test_rows_without_a_usable_time_are_shown_whole(folder):
+    rows, _ = packed(folder)
+    told = {row["user"]: row[BROKEN] for row in rows if row[BROKEN] is not None}
+    idle = '"idle":"INTERVAL \'0 00:00:01\' DAY TO SECOND"'
+    assert told == {
+        "bob": f'{{"user":"bob",{idle},"note":"no time"}}',
+        "dan": f'too far{REASON_END}{{"user":"dan","ts":"2024-05-02T14:00:00.000+02:00",{idle},'
+        '"note":"too far ahead"}',
+    }
+    assert [row["ts"] for row in rows] == [NOON, None, LATEST, None, NOON, NOON]
+
+
+def test_rows_without_a_gap_of_their_own_are_broken_where_it_counts(folder):
+    rows, _ = packed(folder, gap="idle")
+    broken = [row for row in rows if row[BROKEN] is not None]
+    assert [row["user"] for row in broken] == ["bob", "dan", "eve", "fay"]
+    assert [row["ts"] for row in broken] == [None, None, NOON, NOON], "their time is sound"
+
+
+def test_each_parcel_says_how_far_time_has_come(folder):
+    _, (first, second) = packed(folder)
+    assert first.num_rows == 0
+    highest = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=7)
+    assert second.column(HIGHEST_TIME).to_pylist() == [highest] * 2

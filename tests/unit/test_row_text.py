@@ -1,0 +1,43 @@
+"""Broken rows as text. That Spark writes the same is seen in tests/spark/test_packed_reading.py."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf, nan
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from tidegate.operators.row_text import row_text, row_texts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (100.0, "100.0"),
+        (-0.0, "-0.0"),
+        (12345678.9, "1.23456789E7"),
+        (-1e20, "-1.0E20"),
+        (0.00012, "1.2E-4"),
+        (nan, '"NaN"'),
+        (-inf, '"-Infinity"'),
+        (Decimal("1.50"), "1.50"),
+        (b"ab", '"YWI="'),
+        ('a "quote" ä', '"a \\"quote\\" ä"'),
+        ([1, None, True], "[1,null,true]"),
+        ({"x": 1, "y": None}, '{"x":1}'),
+    ],
+)
+def test_values(value, text):
+    assert row_text({"v": value}) == f'{{"v":{text}}}'
+
+
+def test_times_are_those_of_the_zone():
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    assert row_text({"ts": noon}) == '{"ts":"2024-05-01T12:00:00.000Z"}'
+    assert row_text({"ts": noon}, ZoneInfo("Asia/Tokyo")) == '{"ts":"2024-05-01T21:00:00.000+09:00"}'
+
+
+def test_short_numbers_stay_short():
+    rows = pa.table({"f": pa.array([0.1, None], pa.float32()), "n": [1, 2]})
+    assert row_texts(rows) == ['{"f":0.1,"n":1}', '{"n":2}']
