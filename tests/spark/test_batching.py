@@ -156,7 +156,9 @@ def test_other_formats(spark: Any, tmp_path: Path, form: str) -> None:
     query = run.once(
         tg.read_folder(spark, tmp_path / "in", schema=CLICKS, format=form, pace=pace, **options)
     )
-    assert sizes(query) == [250, 250, 250, 250, 200]
+    # Spark counts what it is handed, and rows of Parquet are packed before.
+    rows = [batch.observedMetrics["tidegate"]["rows_in"] for batch in query.spark.recentProgress]
+    assert [count for count in rows if count] == [250, 250, 250, 250, 200]
     wanted = Run(tmp_path / "wanted")
     reader = spark.readStream.schema(spark_schema(CLICKS)).options(**options)
     wanted.once(reader.format(form).load(str(tmp_path / "in")))
