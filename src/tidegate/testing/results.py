@@ -30,9 +30,11 @@ class BatchResult:
 
     @property
     def main(self) -> list[Row]:
+        """The rows of the main channel."""
         return self.channels.get(MAIN, [])
 
     def put(self, channel: str, *rows: Row) -> None:
+        """Add rows to a channel."""
         if rows:
             self.channels.setdefault(channel, []).extend(rows)
 
