@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench schema reference lock clean
+.PHONY: help demo test soak lint bench schema reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -30,6 +30,15 @@ schema: $(READY) ## Write the JSON schema of pipeline files anew
 
 reference: $(READY) ## Write docs/reference.md anew, from the docstrings
 	.venv/bin/python -m scripts.reference > docs/reference.md
+
+dist: $(READY) ## Build the package in dist/: its sources, and from those the wheel
+	rm -rf build dist
+	.venv/bin/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' > /dev/null
+	.venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+	@ls dist
+
+cold: dist ## Install the wheel into an empty environment and try it there (minutes)
+	scripts/cold.sh
 
 lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1: at their newest)
 	$(PYTHON) -m venv .cache/lock
