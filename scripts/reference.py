@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 
 import tidegate as tg
 from tidegate import sql, testing
+from tidegate.api import aggregates, windows
 from tidegate.api.events import KeyedEvents, Result, Stream, WindowedEvents
 from tidegate.connectors import MemorySink
 from tidegate.operators.snapshot import Snapshot
@@ -35,15 +36,14 @@ Entries = dict[str, object]
 def areas() -> dict[str, tuple[object, Entries]]:
     """The parts of the page: whose docstring introduces them, and what they have entries for."""
     sources = chosen("events at processing_time read_folder pace local_spark event_time_types")
-    exact = chosen("count sum min max mean var stddev first last collect count_distinct")
-    other = chosen("approx_count_distinct quantile median Aggregate")
+    own = chosen("Aggregate") | members("Aggregate", tg.Aggregate)
     return {
         "Sources": (None, sources | members("tg.event_time_types", EventTimeTypes)),
         "Events": (Stream, members("events", Stream)),
         "Events with a key": (KeyedEvents, members("keyed", KeyedEvents)),
-        "Windows": (None, chosen("tumbling hopping session sliding")),
+        "Windows": (windows, functions("tg", windows)),
         "Events in windows": (WindowedEvents, members("windowed", WindowedEvents)),
-        "Aggregates": (None, exact | other | members("Aggregate", tg.Aggregate)),
+        "Aggregates": (aggregates, functions("tg", aggregates) | own),
         "Emission": (tg.emit, functions("tg.emit", tg.emit)),
         "Late rows": (tg.late, functions("tg.late", tg.late)),
         "Limits and fusion": (None, chosen("sla fusion")),
