@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench schema lock clean
+.PHONY: help demo test soak lint bench schema reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 READY := .venv/.ready
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
@@ -27,6 +27,18 @@ bench: $(READY) ## Run the benchmarks
 
 schema: $(READY) ## Write the JSON schema of pipeline files anew
 	.venv/bin/python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json
+
+reference: $(READY) ## Write docs/reference.md anew, from the docstrings
+	.venv/bin/python -m scripts.reference > docs/reference.md
+
+dist: $(READY) ## Build the package in dist/: its sources, and from those the wheel
+	rm -rf build dist
+	.venv/bin/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' > /dev/null
+	.venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+	@ls dist
+
+cold: dist ## Install the wheel into an empty environment and try it there (minutes)
+	scripts/cold.sh
 
 lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1: at their newest)
 	$(PYTHON) -m venv .cache/lock

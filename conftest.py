@@ -23,7 +23,12 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any], tmp_path: Path) -> None:
-    if isinstance(request.node, DoctestItem) and request.node.name.startswith(_SPARK_EXAMPLES):
+    if not isinstance(request.node, DoctestItem):
+        return
+    import tidegate as tg
+
+    doctest_namespace["tg"] = tg
+    if request.node.name.startswith(_SPARK_EXAMPLES):
         spark = request.getfixturevalue("spark")
         doctest_namespace |= {"spark": spark, "clicks_folder": tmp_path}
         doctest_namespace["clicks_df"] = spark.sql(

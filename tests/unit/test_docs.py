@@ -64,7 +64,8 @@ def test_a_broken_link_is_found(tmp_path):
 
 @pytest.mark.parametrize("name", tidegate.__all__)
 def test_public_names_are_explained(name):
-    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    written = [page for page in PAGES if page.name != "reference.md"]  # that one lists all of them
+    text = "\n".join(page.read_text("utf-8") for page in written)
     assert re.search(rf"\btg\.{name}\b", text), f"tg.{name} is in neither README.md nor docs/"
 
 

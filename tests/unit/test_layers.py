@@ -2,11 +2,13 @@
 
 import ast
 from collections.abc import Iterator
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
 
 import tidegate
+from tidegate import testing
 
 # Low to high: a module may import from its own row and from the rows above it in this list.
 LAYERS = (
@@ -27,7 +29,7 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # Beside the layers: nothing in the package imports it, and it needs little.
 TESTING = "testing"
-TESTING_MAY_IMPORT = {"errors", "plan", "operators", TESTING}
+TESTING_MAY_IMPORT = {"errors", "plan", "operators", "optimize", TESTING}
 
 OWNERS = {"pyspark": {"spark", "demo"}, "sqlglot": {"sql"}}
 
@@ -157,3 +159,10 @@ def test_a_violation_is_caught(tree, path, text, expected):
 def test_public_names_are_sorted_and_exist():
     assert list(tidegate.__all__) == sorted(set(tidegate.__all__))
     assert [name for name in tidegate.__all__ if not hasattr(tidegate, name)] == []
+
+
+def test_public_names_of_the_testing_kit_are_sorted_and_exist():
+    assert list(testing.__all__) == sorted(set(testing.__all__))
+    assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
+    defined = {name for name, value in vars(testing).items() if not (name[0] == "_" or ismodule(value))}
+    assert defined == set(testing.__all__)

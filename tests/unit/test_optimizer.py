@@ -42,7 +42,11 @@ UNTOUCHED = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_each_rule_has_an_example():
+    assert [rule.__name__ for rule in RULES if rule not in EXAMPLES] == []
+
+
+@pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.__name__)
 def test_each_rule_before_and_after(rule):
     before = EXAMPLES[rule]
     after = rule(before)

@@ -90,12 +90,19 @@ def processing_time(tick: Duration = "1 second") -> ProcessingTime:
     """Rows count at the time of the micro-batch they come in; a replay repeats it.
 
     Without rows the time moves on in steps of `tick`, so that windows close.
+
+    >>> print(tg.processing_time())
+    processing_time(tick=1 second)
     """
     return ProcessingTime(micros(tick, "processing_time(tick)"))
 
 
 def at(column: str, type: str = "timestamp") -> At:
-    """Where a message has its event time, and how it is read."""
+    """Where a message has its event time, and how it is read.
+
+    >>> tg.at("ms", "unixtimestamp_ms")
+    At(column='ms', type='unixtimestamp_ms')
+    """
     return At(column, type)
 
 
@@ -110,28 +117,53 @@ class Stream:
         raise NotImplementedError
 
     def union(self, *others: Stream) -> Events:
-        """The rows of several sources together; their watermark is the lowest of theirs."""
+        """The rows of several sources together; their watermark is the lowest of theirs.
+
+        >>> web = tg.events(clicks_df, time="ts", tolerance="5 seconds")
+        >>> phones = tg.events(clicks_df, time="ts", tolerance="1 minute", idle_after="10 minutes")
+        >>> web.union(phones).key_by("user").agg(clicks=tg.count()).channels
+        ('main', 'errors')
+        """
         together = (self, *others)
         sources = [source for one in together for source in _sources(one)]
         frames = of_one_kind(*(frame for one in together for frame in one.frames), what="union()")
         return Events(frames, Union(tuple(sources)))
 
     def key_by(self, *columns: str) -> KeyedEvents:
-        """Windows of their own for each combination of values; null is a value like any other."""
+        """Windows of their own for each combination of values; null is a value like any other.
+
+        >>> visits = tg.events(clicks_df, time="ts").key_by("user").window(tg.session("30 minutes"))
+        """
         return KeyedEvents(self.frames, KeyBy(self.feed, columns))
 
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
-        """Windows over all rows together."""
+        """Windows over all rows together.
+
+        >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute"))
+        """
         return self.key_by().window(window, allowed_lateness=allowed_lateness, late=late)
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
-        """All rows in the order of event time, then arrival, as far as the watermark has come."""
+        """All rows in the order of event time, then arrival, as far as the watermark has come.
+
+        >>> tg.events(clicks_df, time="ts", tolerance="5 seconds").reorder().explain()
+        == Logical plan ==
+        Reorder[late=drop]
+          KeyBy[global]
+            Events[time=ts, tolerance=5 seconds, columns=(ts, user, price)]
+        == Physical plan ==
+        Reorder[global, late=drop]
+          EventTimeWatermark[ts, tolerance=5 seconds]
+        """
         return self.key_by().reorder(late=late)
 
     def agg(self, **aggregates: Aggregate) -> Result:
-        """Running folds over all rows together."""
+        """Running folds over all rows together.
+
+        >>> total = tg.events(clicks_df, time="ts").agg(clicks=tg.count(), spend=tg.sum("price"))
+        """
         return self.key_by().agg(**aggregates)
 
     def dedupe(
@@ -259,7 +291,15 @@ class KeyedEvents:
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
-        """Assign rows to windows; they stay open for `allowed_lateness` after their end."""
+        """Assign rows to windows; they stay open for `allowed_lateness` after their end.
+
+        >>> clicks = tg.events(clicks_df, time="ts").key_by("user")
+        >>> minutes = clicks.window(
+        ...     tg.tumbling("1 minute"), allowed_lateness="30 seconds", late=tg.late.side_output("late")
+        ... )
+        >>> minutes.agg(clicks=tg.count()).channels
+        ('main', 'errors', 'late')
+        """
         if not isinstance(window, Window):
             raise PlanError(
                 "window() takes tg.tumbling(…), tg.hopping(…), tg.session(…) or tg.sliding(…), "
@@ -269,7 +309,10 @@ class KeyedEvents:
         return WindowedEvents(self.frames, WindowBy(self.node, window, lateness, _policy(late)))
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
-        """The rows of each key in the order of event time, then arrival."""
+        """The rows of each key in the order of event time, then arrival.
+
+        >>> in_order = tg.events(clicks_df, time="ts", tolerance="5 seconds").key_by("user").reorder()
+        """
         return Rows(self.frames, Reorder(self.node, _policy(late)))
 
     def agg(self, **aggregates: Aggregate) -> Result:
@@ -306,7 +349,11 @@ class WindowedEvents:
     node: WindowBy
 
     def agg(self, **aggregates: Aggregate) -> Result:
-        """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`."""
+        """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`.
+
+        >>> minutes = tg.events(clicks_df, time="ts").key_by("user").window(tg.tumbling("1 minute"))
+        >>> spend = minutes.agg(clicks=tg.count(), spend=tg.sum("price"))
+        """
         return Result(self.frames, Aggregation(self.node, tuple(aggregates.items())))
 
     def join(
@@ -467,6 +514,9 @@ class Result(Runnable):
         """When results leave, and in which form.
 
         Without it, `tg.emit.on_watermark()`; of running folds, `tg.emit.on_update()`.
+
+        >>> totals = tg.events(clicks_df, time="ts").key_by("user").agg(spend=tg.sum("price"))
+        >>> changes = totals.emit(tg.emit.changelog())
         """
         if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
             raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")

@@ -1,19 +1,33 @@
 """What becomes of rows whose windows have all closed: `tg.late`. All of them are counted."""
 
+from __future__ import annotations
+
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.plan.time import Duration, micros
 
 
 def drop() -> Drop:
-    """They are counted and dropped."""
+    """They are counted and dropped.
+
+    >>> print(tg.late.drop())
+    drop
+    """
     return Drop()
 
 
 def reassign(max_lateness: Duration) -> Reassign:
-    """Their event time becomes the watermark, if they are at most this late; else they are dropped."""
+    """Their event time becomes the watermark, if they are at most this late; else they are dropped.
+
+    >>> print(tg.late.reassign("1 hour"))
+    reassign(1 hour)
+    """
     return Reassign(micros(max_lateness, "reassign(max_lateness)"))
 
 
 def side_output(channel: str) -> SideOutput:
-    """They go, unchanged, with `late_by` and `watermark`, to a channel of their own."""
+    """They go, unchanged, with `late_by` and `watermark`, to a channel of their own.
+
+    >>> print(tg.late.side_output("too_late"))
+    side_output('too_late')
+    """
     return SideOutput(channel)

@@ -1,5 +1,7 @@
 """Snapshots of running folds, which `query.snapshot()` and `tidegate state --export` make."""
 
+from __future__ import annotations
+
 from tidegate.operators.snapshot import Snapshot, decode
 
 

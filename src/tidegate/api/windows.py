@@ -1,5 +1,7 @@
 """Windows: which rows belong together."""
 
+from __future__ import annotations
+
 from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros, signed_micros
 from tidegate.plan.windows import Hopping, Session, Sliding
@@ -8,7 +10,7 @@ from tidegate.plan.windows import Hopping, Session, Sliding
 def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
     """Windows of one size, end to end.
 
-    >>> print(tumbling("10 seconds"))
+    >>> print(tg.tumbling("10 seconds"))
     tumbling(10 seconds)
     """
     length = micros(size, "tumbling(size)")
@@ -18,7 +20,7 @@ def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
 def hopping(size: Duration, slide: Duration, offset: Duration = "0 s") -> Hopping:
     """Windows of one size that start every `slide`; they overlap, or leave gaps.
 
-    >>> print(hopping("1 minute", "10 seconds"))
+    >>> print(tg.hopping("1 minute", "10 seconds"))
     hopping(1 minute, 10 seconds)
     """
     return Hopping(
@@ -36,7 +38,7 @@ def session(
     With `gap_column` each row has its own gap, a day-time interval. With `max_length` sessions are
     cut at its multiples since 1970, so that none is longer.
 
-    >>> print(session("10 minutes", max_length="1 day"))
+    >>> print(tg.session("10 minutes", max_length="1 day"))
     session(10 minutes, max_length=1 day)
     """
     limit = None if max_length is None else micros(max_length, "session(max_length)")
@@ -59,7 +61,7 @@ def sliding(
     once, over what has arrived; with one, when the watermark has passed the end of the range. `when`
     is a condition in SQL over the row's columns: others are content, but have no result.
 
-    >>> print(sliding("10 seconds", "15 seconds", when="kind = 'alarm'"))
+    >>> print(tg.sliding("10 seconds", "15 seconds", when="kind = 'alarm'"))
     sliding(10 seconds, 15 seconds, when="kind = 'alarm'")
     """
     if when is not None and not isinstance(when, str):

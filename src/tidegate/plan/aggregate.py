@@ -35,6 +35,7 @@ class Aggregate(ABC):
 
     @property
     def name(self) -> str:
+        """What plans call it; checkpoints as well, so it must not change."""
         return type(self).__name__.lower()
 
     @abstractmethod

@@ -87,6 +87,7 @@ class EventTimeTypes:
         self._types[name] = EventTimeType(name, accepts or _is_anything, "only what it accepts", parse)
 
     def resolve(self, name: str) -> EventTimeType:
+        """The type of a name; one that nobody knows is refused."""
         if name not in self._types:
             raise PlanError(f"no event-time type {name!r}; {did_you_mean(str(name), self.list())}")
         return self._types[name]

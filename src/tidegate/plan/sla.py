@@ -136,7 +136,15 @@ def declare_sla(
     arrival: str | None = None,
     shards: int = 1,
 ) -> Sla:
-    """The limits of a class, where given, with what is said explicitly in place of its own."""
+    """The limits of a class, where given, with what is said explicitly in place of its own.
+
+    Classes are `bronze`, `silver`, `gold` and `platinum`. `max_rate` is rows a second, `capacity` how
+    many may come at once; `max_lag` is how old rows may be, `jitter_budget` how far apart they may come.
+    `arrival` is the column that says when a row came; without it that is when its batch began.
+
+    >>> print(tg.sla("gold", max_lag="1 hour"))
+    sla(max_rate=20, capacity=50, max_lag=1 hour)
+    """
     if sla_class is not None and sla_class not in CLASSES:
         raise PlanError(f"sla({sla_class!r}): no such class; {did_you_mean(str(sla_class), CLASSES)}")
     base = None if sla_class is None else CLASSES[sla_class]

@@ -83,7 +83,14 @@ Step = Map | Filter | Shed
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which steps share a crossing between Spark and Python; each crossing copies every row twice."""
+    """Which steps share a crossing between Spark and Python; each crossing copies every row twice.
+
+    `maps` and `filters` join steps of one kind, `across` one kind with the other, and `pack` the last
+    steps with the operator that reads them; `max_depth` is how many steps one crossing has at most.
+
+    >>> tg.fusion(across=False)
+    Fusion(maps=True, filters=True, across=False, pack=True, max_depth=32)
+    """
 
     #: Maps with maps, and filters with filters.
     maps: bool = True

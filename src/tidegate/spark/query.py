@@ -121,6 +121,7 @@ class Query:
 
     @property
     def is_active(self) -> bool:
+        """Whether it runs still: neither stopped, nor failed, nor done."""
         return bool(self.spark.isActive)
 
     def await_termination(self, timeout: float | None = None) -> bool:

@@ -10,6 +10,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 def arrow_schema(of: DataFrame | StructType) -> pa.Schema:
     """The schema in Arrow's words; a type it has none for is kept as a null column nobody can use."""
     fields = of if isinstance(of, StructType) else of.schema
+    if isinstance(fields, pa.Schema):  # of what stands for a DataFrame in tests
+        return fields
     return pa.schema([_arrow_field(field) for field in fields])
 
 

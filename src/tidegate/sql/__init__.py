@@ -1,5 +1,7 @@
 """SQL that builds the same plan nodes as the Python API."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from tidegate.sql.program import Column, Input, Insert, Program, SinkTable, Stream

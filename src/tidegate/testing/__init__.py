@@ -1,20 +1,30 @@
-"""Testing without Spark: table literals, a host for kernels, transcripts, an oracle."""
+"""Testing without Spark: tables in text, programs that are run dry, transcripts, changelogs.
 
-from tidegate.testing.changelog import Changelog, IllegalChange, replay
+[Testing](testing.md) shows how. `KernelHost`, `Oracle`, `differences` and `run` are for the tests of
+tidegate itself, and take plans.
+"""
+
+from tidegate.testing.changelog import Changelog, IllegalChange, consolidate, replay
+from tidegate.testing.dry_run import DryRun, Stream, check
 from tidegate.testing.host import KernelHost
 from tidegate.testing.oracle import Oracle
-from tidegate.testing.results import BatchResult, differences
+from tidegate.testing.results import BatchResult, assert_rows, differences
 from tidegate.testing.table import at, rows, text
 from tidegate.testing.transcript import Transcript, run
 
 __all__ = [
     "BatchResult",
     "Changelog",
+    "DryRun",
     "IllegalChange",
     "KernelHost",
     "Oracle",
+    "Stream",
     "Transcript",
+    "assert_rows",
     "at",
+    "check",
+    "consolidate",
     "differences",
     "replay",
     "rows",

@@ -88,10 +88,34 @@ def _plain(change: Row) -> Row:
     return {name: value for name, value in change.items() if name != "op"}
 
 
+def _equal(one: Row, other: Row) -> bool:
+    return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+
+
 def _lies_within(old: Row, new: Row) -> bool:
     if not all(name in new for name in WINDOW):
         return True
     return old["window_start"] >= new["window_start"] and old["window_end"] <= new["window_end"]
+
+
+def consolidate(changes: Iterable[Row]) -> list[Row]:
+    """The rows that a changelog leaves: each `-U` and `-D` takes back the equal row that is out.
+
+    >>> put, back = {"user": "ann", "n": 1, "op": "+I"}, {"user": "ann", "n": 1, "op": "-U"}
+    >>> consolidate([put, back, {"user": "ann", "n": 2, "op": "+U"}])
+    [{'user': 'ann', 'n': 2}]
+    """
+    out: list[Row] = []
+    for change in changes:
+        row = _plain(change)
+        if change["op"] in ("+I", "+U"):
+            out.append(row)
+            continue
+        place = next((n for n, other in enumerate(out) if _equal(row, other)), None)
+        if place is None:
+            raise IllegalChange(f"takes back a row that is not there:\n{text([change])}")
+        del out[place]
+    return out
 
 
 def replay(batches: Iterable[Iterable[Row]], keys: Sequence[str]) -> list[list[Row]]:

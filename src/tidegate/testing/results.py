@@ -8,12 +8,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import Plan
 from tidegate.plan.windowing import Emit
-from tidegate.testing.table import Row, text
+from tidegate.testing.table import Row, rows, text
 
 Close = Callable[[Any, Any], bool]
 
@@ -30,14 +32,16 @@ class BatchResult:
 
     @property
     def main(self) -> list[Row]:
+        """The rows of the main channel."""
         return self.channels.get(MAIN, [])
 
     def put(self, channel: str, *rows: Row) -> None:
+        """Add rows to a channel."""
         if rows:
             self.channels.setdefault(channel, []).extend(rows)
 
 
-def differences(plan: Output, expected: BatchResult, actual: BatchResult) -> list[str]:
+def differences(plan: Plan, expected: BatchResult, actual: BatchResult) -> list[str]:
     """What tells two results of a batch apart, in sentences; empty where they agree.
 
     The order of rows does not count: it is promised for the retractions of one key only, which is
@@ -55,11 +59,17 @@ def differences(plan: Output, expected: BatchResult, actual: BatchResult) -> lis
 
 
 def row_differences(
-    plan: Output, channel: str, expected: Sequence[Row], actual: Sequence[Row]
+    plan: Plan, channel: str, expected: Sequence[Row], actual: Sequence[Row]
 ) -> list[str]:
     """The rows one side has and the other has not."""
     close = closeness(plan) if channel == MAIN else {}
-    exact = [name for name in plan.channels[channel].names if name not in close]
+    return _told_apart(plan.channels[channel].names, close, expected, actual)
+
+
+def _told_apart(
+    columns: Sequence[str], close: Mapping[str, Close], expected: Sequence[Row], actual: Sequence[Row]
+) -> list[str]:
+    exact = [name for name in columns if name not in close]
     wanted, got = _grouped(expected, exact), _grouped(actual, exact)
     missing, surplus = [], []
     for identity in dict.fromkeys([*wanted, *got]):
@@ -70,7 +80,35 @@ def row_differences(
     return found + ([f"not expected\n{text(surplus)}"] if surplus else [])
 
 
-def closeness(plan: Output) -> dict[str, Close]:
+def assert_rows(
+    actual: pa.Table | Sequence[Row], expected: str | Sequence[Row], schema: pa.Schema | None = None
+) -> None:
+    """The rows are those expected, in any order; of their columns those count that are expected.
+
+    What is expected may be a table in text: its types are those of `actual` if that is an Arrow table,
+    such as `df.toArrow()` or `tg.sinks.memory().to_arrow()`, and otherwise those of `schema`.
+
+    >>> assert_rows([{"user": "ann", "n": 1}], [{"n": 2}])
+    Traceback (most recent call last):
+    ...
+    AssertionError: missing
+    n
+    2
+    not expected
+    n
+    1
+    """
+    if isinstance(actual, pa.Table):
+        schema, actual = schema or actual.schema, actual.to_pylist()
+    if isinstance(expected, str):
+        assert schema is not None, "a table in text is read by the types of a schema"
+        expected = rows(expected, schema)
+    columns = list(expected[0]) if expected else list(actual[0]) if actual else []
+    found = _told_apart(columns, {}, expected, [{n: row[n] for n in columns} for row in actual])
+    assert not found, "\n".join(found)
+
+
+def closeness(plan: Plan) -> dict[str, Close]:
     """The aggregates that need not agree to the bit, each with what counts as agreeing."""
     aggregates = plan.input.aggregates if isinstance(plan, Emit) else ()
     return {name: close for name, agg in aggregates if (close := _closeness_of(agg))}

@@ -5,7 +5,8 @@
     7.5 | null | -1
 
 Times are seconds after noon, 1 May 2024, UTC, so that they read easily and lie on the edges of all
-usual windows. `null` is null, and so is an empty cell (but for the first of a line).
+usual windows; or ISO 8601, `2024-05-01T12:00:07.5Z`. `null` is null, and so is an empty cell (but for
+the first of a line).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
     if not rows:
         return "(no rows)"
     names = list(columns or rows[0])
-    cells = [names, *([_shown(row.get(name)) for name in names] for row in rows)]
+    cells = [names, *([shown(row.get(name)) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -98,7 +99,7 @@ def _value(cell: str, kind: pa.DataType) -> Any:
     if cell in ("", "null"):
         return None
     if pa.types.is_timestamp(kind):
-        return at(cell)
+        return _instant(cell) if ":" in cell else at(cell)
     if pa.types.is_duration(kind):
         return timedelta(microseconds=int(Decimal(cell) * 1_000_000))
     if pa.types.is_date(kind):
@@ -116,11 +117,21 @@ def _value(cell: str, kind: pa.DataType) -> Any:
     return cell
 
 
-def _shown(value: Any) -> str:
+def _instant(cell: str) -> datetime:
+    instant = datetime.fromisoformat(cell)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def shown(value: Any) -> str:
+    """A value as a cell."""
     if value is None:
         return "null"
     if isinstance(value, datetime) and value.tzinfo and abs(value - NOON) < timedelta(days=2):
-        return f"{(value - NOON) / timedelta(seconds=1):g}"
+        return _number((value - NOON) / timedelta(seconds=1))
     if isinstance(value, timedelta):
-        return f"{value / timedelta(seconds=1):g}"
+        return _number(value / timedelta(seconds=1))
     return str(value)
+
+
+def _number(seconds: float) -> str:
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")

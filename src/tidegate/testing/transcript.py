@@ -29,10 +29,10 @@ from textwrap import dedent
 from typing import Any
 
 from tidegate.operators.kernel import COUNTERS, JOIN_COUNTERS
-from tidegate.plan.nodes import Output, sources_of
+from tidegate.plan.nodes import Plan, sources_of
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import BatchResult, row_differences
-from tidegate.testing.table import Row, at, micros_of, rows
+from tidegate.testing.table import Row, at, instant_of, micros_of, rows, shown
 
 #: What the rows of each source are called.
 _INPUTS = {"rows": 0, "left": 0, "right": 1}
@@ -44,6 +44,7 @@ class Step:
 
     #: The rows of each source.
     rows: list[list[Row]]
+    #: Zero where it is not given.
     now: int
     #: What must come out. A watermark that is not given is not compared, nor a counter.
     expected: BatchResult
@@ -55,7 +56,7 @@ class Transcript:
     """A plan and a script of what it does."""
 
     name: str
-    plan: Output
+    plan: Plan
     script: str
 
     @cached_property
@@ -103,7 +104,7 @@ def _batches(script: str) -> list[list[tuple[str, str, str]]]:
     return batches
 
 
-def _step(sections: Sequence[tuple[str, str, str]], plan: Output) -> Step:
+def _step(sections: Sequence[tuple[str, str, str]], plan: Plan) -> Step:
     sources = sources_of(plan)
     taken: list[list[Row]] = [[] for _ in sources]
     now, watermark, named = 0, None, False
@@ -124,11 +125,11 @@ def _step(sections: Sequence[tuple[str, str, str]], plan: Output) -> Step:
     return Step(taken, now, expected, named)
 
 
-def _complaints(plan: Output, step: Step, result: BatchResult) -> list[str]:
+def _complaints(plan: Plan, step: Step, result: BatchResult) -> list[str]:
     found = []
     wanted = step.expected
     if step.names_watermark and wanted.watermark != result.watermark:
-        found.append(f"watermark: expected {wanted.watermark}, got {result.watermark}")
+        found.append(f"watermark: expected {_time(wanted.watermark)}, got {_time(result.watermark)}")
     for channel in plan.channels:
         rows_of = (batch.channels.get(channel, []) for batch in (wanted, result))
         found += [f"{channel}: {line}" for line in row_differences(plan, channel, *rows_of)]
@@ -136,3 +137,8 @@ def _complaints(plan: Output, step: Step, result: BatchResult) -> list[str]:
     if counts != wanted.counts:
         found.append(f"counters: expected {dict(wanted.counts)}, got {dict(counts)}")
     return found
+
+
+def _time(watermark: int | None) -> str:
+    """A watermark as scripts write it."""
+    return "none" if watermark is None else shown(instant_of(watermark))
