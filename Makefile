@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench schema lock clean
+.PHONY: help demo test soak lint bench schema pictures lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 READY := .venv/.ready
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
@@ -27,6 +27,9 @@ bench: $(READY) ## Run the benchmarks
 
 schema: $(READY) ## Write the JSON schema of pipeline files anew
 	.venv/bin/python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json
+
+pictures: $(READY) ## Draw the pictures of docs/semantics.md anew
+	.venv/bin/python -m scripts.pictures
 
 lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1: at their newest)
 	$(PYTHON) -m venv .cache/lock
