@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench schema pictures lock clean
+.PHONY: help demo test mutants soak lint bench schema pictures lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -13,6 +13,9 @@ demo: $(READY) ## Run the demonstration
 
 test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them)
 	.venv/bin/python -m pytest $(ARGS)
+
+mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
+	.venv/bin/python -m scripts.mutants $(ARGS)
 
 soak: $(READY) ## Run the tests that kill processes, with all their kills: about half an hour
 	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
