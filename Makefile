@@ -46,7 +46,7 @@ lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1:
 clean: ## Remove caches and build output (.venv stays: delete it to start over)
 	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info
 	rm -rf demo-output spark-warehouse metastore_db derby.log artifacts
-	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks scripts -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements.lock pyproject.toml scripts/setup.sh
 	scripts/setup.sh
