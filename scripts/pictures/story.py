@@ -142,7 +142,8 @@ def _sides(plan: Join, beat: Beat) -> Iterator[Lane]:
     for label, rows, side in zip(("left", "right"), beat.rows, plan.sides, strict=True):
         kind, time = ("left" if label == "left" else "right"), side.input.input.time
         marks = [Mark(_second_of(row, time), "late" if _among(row, beat.late) else kind) for row in rows]
-        yield Lane(label, spread(marks), list(_windows_of(side, rows)))
+        in_time = [row for row in rows if not _among(row, beat.late)]
+        yield Lane(label, spread(marks), list(_windows_of(side, in_time)))
     pairs = [Pair(*(_second_of(row, time) for time in plan.order)) for row in beat.result.main]
     yield Lane("pairs", [], sorted(pairs, key=str))
 
