@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint bench schema reference dist cold lock clean
+.PHONY: help demo test mutants soak lint bench schema pictures reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -13,6 +13,9 @@ demo: $(READY) ## Run the demonstration
 
 test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them)
 	.venv/bin/python -m pytest $(ARGS)
+
+mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
+	.venv/bin/python -m scripts.mutants $(ARGS)
 
 soak: $(READY) ## Run the tests that kill processes, with all their kills: about half an hour
 	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
@@ -40,6 +43,9 @@ dist: $(READY) ## Build the package in dist/: its sources, and from those the wh
 cold: dist ## Install the wheel into an empty environment and try it there (minutes)
 	scripts/cold.sh
 
+pictures: $(READY) ## Draw the pictures of docs/semantics.md anew
+	.venv/bin/python -m scripts.pictures
+
 lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1: at their newest)
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet uv==$(UV_VERSION)
@@ -52,7 +58,7 @@ lock: ## Pin the dependencies of pyproject.toml in requirements.lock (UPGRADE=1:
 clean: ## Remove caches and build output (.venv stays: delete it to start over)
 	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info
 	rm -rf demo-output spark-warehouse metastore_db derby.log artifacts
-	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks scripts -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements.lock pyproject.toml scripts/setup.sh
 	scripts/setup.sh

@@ -1032,6 +1032,45 @@ SESSIONS = [
         """,
     ),
     Transcript(
+        "pairs that have left do not leave again when the next session closes",
+        join_plan(GAP, FIVE),
+        """
+        left
+          ts | user
+          0  | ann
+          8  | ann
+          16 | ann
+          29 | zoe
+        right
+          at | user
+          15 | ann
+          26 | ann
+          29 | yan
+        left
+          ts | user
+          31 | zoe
+        right
+          at | user
+          31 | yan
+        watermark 29
+        main
+          user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | 0                 | 26              | 15                 | 20               | 0  | 15
+          ann  | 0                 | 26              | 15                 | 20               | 8  | 15
+          ann  | 0                 | 26              | 15                 | 20               | 16 | 15
+        joined_pairs 3
+        left
+        right
+        watermark 31
+        main
+          user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | 0                 | 26              | 26                 | 31               | 0  | 26
+          ann  | 0                 | 26              | 26                 | 31               | 8  | 26
+          ann  | 0                 | 26              | 26                 | 31               | 16 | 26
+        joined_pairs 3
+        """,
+    ),
+    Transcript(
         "a closed session is let go when none that it could meet can come any more",
         join_plan(FIVE, GAP, how="left", lateness=(0, 3 * SECOND)),
         """

@@ -66,6 +66,12 @@ def test_bronze_drains_after_five_rows_and_refills_at_its_rate():
     assert stream.at(3600 * SECOND, *rows(9, 3600 * SECOND))[0] == [0, 1, 2, 3, 4]
 
 
+def test_a_bucket_that_is_nearly_full_holds_no_more_than_its_capacity():
+    stream = Stream(sla("bronze", jitter_budget="1 hour"))  # so that it is not forgotten when full
+    stream.at(0, *rows(3, 0))
+    assert len(stream.at(4 * SECOND, *rows(9, 4 * SECOND))[0]) == 5  # 2 were left, and 4 came
+
+
 @pytest.mark.parametrize(
     ("name", "capacity", "a_second", "lag"),
     [
@@ -138,6 +144,13 @@ def test_a_jitter_reject_is_followed_by_an_admit():
     late = 4 * SECOND + 1
     assert stream.at(late, row(0, items=3), row(0, items=4)) == ([4], ["jitter"])
     assert stream.at(late + SECOND, row(0, items=5)) == ([5], [])
+
+
+def test_a_stream_that_was_silent_loses_one_row():
+    stream = Stream(sla("gold", max_lag="1 day", jitter_budget="2 s"))
+    assert stream.at(0, row(0, items=1)) == ([1], [])
+    assert stream.at(9 * SECOND, row(0, items=2)) == ([], ["jitter"])
+    assert stream.at(10 * SECOND, row(0, items=3)) == ([3], [])
 
 
 def test_an_arrival_that_was_rejected_is_one():

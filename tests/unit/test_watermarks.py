@@ -61,6 +61,12 @@ def test_it_never_goes_back_whatever_comes():
         before = after
 
 
+def test_time_that_goes_on_without_rows_does_not_go_back_either():
+    generator = WatermarkGenerator(3)
+    assert [generator.advance(time) for time in (20, 10, 21)] == [17, 17, 18]
+    assert generator.emitted == 2
+
+
 # -- several sources ------------------------------------------------------------------------------
 
 
