@@ -25,7 +25,7 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.stages import Aside, channels_of
 from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import AllTime, Session, Sliding, Window
+from tidegate.plan.windows import Window
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class WindowBy:
     def __post_init__(self) -> None:
         if self.gap_column is not None:
             self._check_gap(self.gap_column)
-        if isinstance(self.window, Sliding) and self.lateness:
+        if self.window.by_row and self.lateness:
             raise PlanError(
                 f"{self.window} with allowed_lateness={render(self.lateness)}: the window around a row "
                 "is emitted once, and a row at or below the watermark is late; raise the tolerance"
             )
-        if isinstance(self.window, Sliding) and self.window.when is not None:
-            check_condition(self.window.when, self.schema)
+        if self.window.condition is not None:
+            check_condition(self.window.condition, self.schema)
         check_late(self.late, self.input.input)
 
     @property
@@ -64,11 +64,10 @@ class WindowBy:
     @property
     def gap_column(self) -> str | None:
         """The column with each row's own gap, where sessions have one."""
-        gap = self.window.gap if isinstance(self.window, Session) else None
-        return gap if isinstance(gap, str) else None
+        return self.window.gap_column
 
     def label(self) -> str:
-        if isinstance(self.window, AllTime):
+        if self.window.endless:
             return f"Window[{self.window}]"
         return f"Window[{self.window}, allowed_lateness={render(self.lateness)}, late={self.late}]"
 
@@ -109,12 +108,12 @@ class Aggregation:
     @property
     def by_row(self) -> bool:
         """Is there a result for each row, beside its own columns, rather than for each window?"""
-        return isinstance(self.input.window, Sliding)
+        return self.input.window.by_row
 
     @property
     def folds(self) -> bool:
         """Is there one result for each key, which goes on for ever?"""
-        return isinstance(self.input.window, AllTime)
+        return self.input.window.endless
 
     @property
     def bounds(self) -> tuple[pa.Field, ...]:
@@ -173,7 +172,7 @@ class Emit:
                 f"{self.emission} over {window.window}: each row has one result, which is final; "
                 "leave emit() out"
             )
-        merges_late = isinstance(window.window, Session) and window.lateness > 0
+        merges_late = window.window.merges and window.lateness > 0
         if merges_late and isinstance(self.emission, OnWatermark):
             raise EmissionRefused(
                 f"on_watermark() with allowed_lateness={render(window.lateness)}: late rows can merge "
@@ -243,16 +242,17 @@ class Emit:
         most the lateness behind, its start the length of the window more.
         """
         window = self.windowed.window
-        if isinstance(window, AllTime):
+        if window.endless:
             return {}
-        if isinstance(window, Sliding):
+        if window.by_row:
             # A row that is moved to the watermark lies at it, not behind it.
             moved = 1 if isinstance(self.late, Reassign) else 0
             return {self.feed.time: Micros(window.reach + moved)}
         lateness = Micros(0) if self.emission == OnWindowClose(final=True) else self.windowed.lateness
         times = {"window_end": lateness}
-        length = window.max_length if isinstance(window, Session) else window.size
-        return times if length is None else times | {"window_start": Micros(lateness + length)}
+        if window.length is None:
+            return times
+        return times | {"window_start": Micros(lateness + window.length)}
 
     @property
     def order(self) -> tuple[str, ...]:

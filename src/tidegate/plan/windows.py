@@ -1,12 +1,44 @@
 """Window specifications: frozen values that say which rows belong together."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tidegate.plan.time import Micros, render
 
 
+class Window:
+    """What plans ask of every kind of window."""
+
+    #: Has each row a window of its own, whose result goes beside the row's columns?
+    by_row: ClassVar[bool] = False
+    #: Does it never close?
+    endless: ClassVar[bool] = False
+    #: Can a late row make one of two that have been emitted?
+    merges: ClassVar[bool] = False
+
+    @property
+    def length(self) -> Micros | None:
+        """How long it is at most, if that is known."""
+        return None
+
+    @property
+    def reach(self) -> Micros:
+        """How long after its time a row's own result leaves."""
+        return Micros(0)
+
+    @property
+    def gap_column(self) -> str | None:
+        """The column with each row's own gap, if there is one."""
+        return None
+
+    @property
+    def condition(self) -> str | None:
+        """What rows must meet to have a result, in SQL."""
+        return None
+
+
 @dataclass(frozen=True)
-class Hopping:
+class Hopping(Window):
     """Windows `[k·slide + offset, + size)`; a tumbling window is one whose slide is its size."""
 
     size: Micros
@@ -17,6 +49,10 @@ class Hopping:
     def tumbling(self) -> bool:
         return self.size == self.slide
 
+    @property
+    def length(self) -> Micros:
+        return self.size
+
     def __str__(self) -> str:
         offset = f", offset={render(self.offset)}" if self.offset else ""
         if self.tumbling:
@@ -25,7 +61,7 @@ class Hopping:
 
 
 @dataclass(frozen=True)
-class Session:
+class Session(Window):
     """Rows of a key that lie at most `gap` apart, touching included, transitively.
 
     `gap` is one duration for all rows, or the name of a column with each row's own: a row reaches
@@ -36,6 +72,16 @@ class Session:
     gap: Micros | str
     max_length: Micros | None = None
 
+    merges = True
+
+    @property
+    def length(self) -> Micros | None:
+        return self.max_length
+
+    @property
+    def gap_column(self) -> str | None:
+        return self.gap if isinstance(self.gap, str) else None
+
     def __str__(self) -> str:
         gap = f"gap_column={self.gap!r}" if isinstance(self.gap, str) else render(self.gap)
         limit = f", max_length={render(self.max_length)}" if self.max_length else ""
@@ -43,7 +89,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Sliding:
+class Sliding(Window):
     """Around each row at `t` the rows of its key in the closed range `[t − lookback, t + lookahead]`.
 
     Without a lookahead a row's result leaves with the row, over what has arrived by then; with one
@@ -55,10 +101,15 @@ class Sliding:
     lookahead: Micros | None = None
     when: str | None = None
 
+    by_row = True
+
     @property
     def reach(self) -> Micros:
-        """How long after its time a row's own result leaves."""
         return self.lookahead or Micros(0)
+
+    @property
+    def condition(self) -> str | None:
+        return self.when
 
     def __str__(self) -> str:
         ahead = "" if self.lookahead is None else f", {render(self.lookahead)}"
@@ -67,11 +118,10 @@ class Sliding:
 
 
 @dataclass(frozen=True)
-class AllTime:
+class AllTime(Window):
     """One window that never closes: aggregates over it are running folds."""
+
+    endless = True
 
     def __str__(self) -> str:
         return "all time"
-
-
-Window = Hopping | Session | Sliding | AllTime

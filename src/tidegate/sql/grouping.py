@@ -13,7 +13,7 @@ from tidegate.plan.event_time import EVENT_TIME
 from tidegate.plan.feeds import Feed
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
-from tidegate.plan.windows import Session, Sliding
+from tidegate.plan.windows import Session
 from tidegate.sql.aggregates import AggregateCall, aggregate_call, is_aggregate
 from tidegate.sql.clauses import emission, late_policy, lateness
 from tidegate.sql.program import Input, SinkTable
@@ -55,7 +55,7 @@ def grouped(
     keys = [_spelled_out(text, select, relation, key) for key in by]
     if isinstance(windows, WindowTable):
         keys = _without_bounds(text, select, windows, keys)
-    results = Results(text, select, rows, keys, by_row=isinstance(call.window, Sliding))
+    results = Results(text, select, rows, keys, by_row=call.window.by_row)
     if isinstance(windows, WindowTable):
         _check_partition(text, rows, results, windows)
     columns, having = results.selected(), results.having()

@@ -12,7 +12,7 @@ from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import read_by, steps_of
 from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.windows import Sliding
+from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.admission_rules import AdmissionRules
 from tidegate.testing.answers import ANSWERS, Answer
 from tidegate.testing.fold_rules import DedupeRules
@@ -118,4 +118,5 @@ def _rules_of(
     window = stage.windowed.window
     if isinstance(window, Sliding):
         return SlidingRules(stage, window, answers)
+    assert isinstance(window, Hopping | Session | AllTime)
     return WindowRules(stage, window, answers, bucket_of)
