@@ -109,6 +109,14 @@ def test_an_ellipsis_stands_for_part_of_a_line():
     assert not re.fullmatch(pattern("a …"), "a b\nc")
 
 
+def test_a_shell_block_that_fails_is_found():
+    assert shell("echo one | tr n N") == "oNe\n"
+    with pytest.raises(AssertionError):
+        shell("false\necho two")
+    with pytest.raises(AssertionError):
+        shell("tidegate walk")
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if programs(page.read_text("utf-8"))], ids=lambda page: page.name
@@ -129,3 +137,5 @@ def test_programs_print_what_the_page_says(page, spark, tmp_path, monkeypatch, r
             exec(compile(code, page.name, "exec"), namespace)
         if shown:
             assert printed.getvalue().strip() == shown.strip()
+    # Spark holds on to functions of `foreachBatch`, and they to all of this.
+    namespace.clear()
