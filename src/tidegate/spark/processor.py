@@ -7,10 +7,11 @@ opened, with all that it needs, by the first worker that has work for it.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.serializers import CloudPickleSerializer
+from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StringType, StructField, StructType
@@ -32,7 +33,7 @@ class KernelProcessor(StatefulProcessor):
     """Hands what Spark calls for to the kernel's host."""
 
     def __init__(self, kernel: Kernel, operator: str, plan: str) -> None:
-        self._packed = CloudPickleSerializer().dumps(kernel)
+        self._packed = cloudpickle.dumps(kernel)  # type: ignore[no-untyped-call]
         self._operator = operator
         self._plan = plan
         self._host: HostedKernel | None = None
@@ -55,6 +56,6 @@ class KernelProcessor(StatefulProcessor):
         if self._host is None:
             from tidegate.spark.hosting import HostedKernel
 
-            kernel = CloudPickleSerializer().loads(self._packed)
+            kernel = pickle.loads(self._packed)
             self._host = HostedKernel(kernel, self._operator, self._plan, self._handle, self._pages)
         return self._host
