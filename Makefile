@@ -12,7 +12,7 @@ demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
 
 test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them)
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 soak: $(READY) ## Run the tests that kill processes, with all their kills: about half an hour
 	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
