@@ -12,7 +12,7 @@ demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
 
 test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them)
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)

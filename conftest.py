@@ -1,5 +1,7 @@
 """Fixtures for tests and for the examples in docstrings: one Spark session for all of them."""
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,19 @@ from _pytest.doctest import DoctestItem
 #: Modules whose docstring examples run against Spark.
 _SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.api.folders.read_folder", "tidegate.spark.session")
 
+#: Tests run each query for seconds: code that is compiled at length is not run for long enough.
+_JAVA = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
+
+# For the sessions of the tests, and of programs that tests start.
+os.environ["TIDEGATE_PYTHON"] = sys.executable
+os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "tests" / "spark" / "python.sh")
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     import tidegate as tg
 
-    session = tg.local_spark(cores=2, app="tidegate-tests")
+    session = tg.local_spark(cores=2, app="tidegate-tests", **_JAVA)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -21,10 +21,14 @@ programs() {
     done
 }
 
+# One at a time: tests that run side by side would find apt-get in use.
 need_server() {
+    local lock
+    exec {lock}<scripts/postgres.sh
+    flock "$lock"
     bin=$(programs)
-    [ -z "$bin" ] || return 0
-    ! apt_install postgresql || bin=$(programs)
+    if [ -z "$bin" ] && apt_install postgresql {lock}<&-; then bin=$(programs); fi
+    exec {lock}<&-
     [ -z "$bin" ] || return 0
     say "no PostgreSQL server found; as root: apt-get install postgresql"
     exit "$no_server"

@@ -12,6 +12,7 @@ from tidegate.testing import BatchResult, KernelHost, replay
 from tidegate.testing.table import Row, instant_of
 
 TOLERANCE = 30
+ROWS = p.rows(st.just(0))
 
 
 @st.composite
@@ -19,7 +20,7 @@ def orderly_rows(draw: st.DrawFn, most_ahead: int = TOLERANCE - 1) -> list[Row]:
     """Rows out of order by less than the tolerance: none can be late, wherever the cuts are."""
     steady = sorted(draw(st.lists(st.integers(-100, 300), max_size=25)))
     ahead = [draw(st.integers(0, most_ahead)) for _ in steady]
-    rows = [draw(p.rows(st.just(0))) for _ in steady]
+    rows = [draw(ROWS) for _ in steady]
     return [
         row | {"ts": instant_of(time + more)}
         for row, time, more in zip(rows, steady, ahead, strict=True)

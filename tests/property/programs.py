@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -168,26 +169,29 @@ def rows(times: st.SearchStrategy[int | None]) -> st.SearchStrategy[Row]:
     ).map(_row)
 
 
+@cache  # Hypothesis looks a strategy over before it first draws from it, which costs more than a draw
+def batches(number: int, size: int) -> st.SearchStrategy[list[Row]]:
+    """The rows of a program's batch: the later the batch, the later they are."""
+    times = st.one_of(st.integers(30 * number - 90, 30 * number + 40), st.none())
+    return st.lists(rows(times), max_size=size)
+
+
 @st.composite
 def steps(
     draw: st.DrawFn, *, trouble: bool = True, most: int = 8, size: int = 6, packs: int = 3
 ) -> list[Step]:
     """Batches whose rows move ahead in time, out of order and often late."""
-    made = []
-    for number in range(draw(st.integers(1, most))):
-        times = st.one_of(st.integers(30 * number - 90, 30 * number + 40), st.none())
-        batch = draw(st.lists(rows(times), max_size=size))
-        made.append(
-            Step(
-                batch,
-                pause=draw(st.integers(0, 15)),
-                worker=draw(st.integers(0, 1)) if trouble else 0,
-                packs=draw(st.integers(1, packs)) if trouble else 1,
-                restart=trouble and draw(st.integers(0, 3)) == 0,
-                fails_first=trouble and draw(st.integers(0, 5)) == 0,
-            )
+    return [
+        Step(
+            draw(batches(number, size)),
+            pause=draw(st.integers(0, 15)),
+            worker=draw(st.integers(0, 1)) if trouble else 0,
+            packs=draw(st.integers(1, packs)) if trouble else 1,
+            restart=trouble and draw(st.integers(0, 3)) == 0,
+            fails_first=trouble and draw(st.integers(0, 5)) == 0,
         )
-    return made
+        for number in range(draw(st.integers(1, most)))
+    ]
 
 
 @st.composite

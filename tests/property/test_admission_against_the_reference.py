@@ -1,6 +1,7 @@
 """Admission: whatever comes, in whatever batches, the kernel does what is written down row by row."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -45,17 +46,22 @@ def _row(values):
     return {"ts": instant_of(time), "user": user, "came": came if came is None else instant_of(came)}
 
 
+@cache  # made once, looked over once: see `programs.batches`
+def rows_near(now):
+    near = st.integers(now - 60, now + 5)
+    rows = st.tuples(near, st.sampled_from(["a", "b", None]), st.none() | near).map(_row)
+    return st.lists(rows, max_size=15)
+
+
 @st.composite
 def batches(draw):
     """Rows that come now, or with times of arrival of their own, in any order."""
     steps, now = [], 0
     for _ in range(draw(st.integers(1, 8))):
         now += draw(st.sampled_from([0, 1, 10, 25, 300]))
-        near = st.integers(now - 60, now + 5)
-        rows = st.tuples(near, st.sampled_from(["a", "b", None]), st.none() | near).map(_row)
         steps.append(
             p.Step(
-                draw(st.lists(rows, max_size=15)),
+                draw(rows_near(now)),
                 pause=now,
                 worker=draw(st.integers(0, 1)),
                 restart=draw(st.booleans()),

@@ -5,6 +5,7 @@ in the end it is the answer of all rows at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -146,17 +147,23 @@ def rows_of(number, times):
     return values.map(lambda chosen: dict(zip(schema.names, chosen, strict=True)))
 
 
+@cache  # made once, looked over once: see `programs.batches`
+def batches(side, middle, size):
+    """The rows of one side in a batch, around a time."""
+    times = st.one_of(
+        st.integers(middle - 60, middle + 30),
+        st.integers(middle - 15, middle + 15),
+        st.sampled_from([middle, None]),
+    )
+    return st.lists(rows_of(side, times), max_size=size)
+
+
 @st.composite
 def steps(draw, *, most=7, size=5, ahead=20, trouble=True):
     """Batches whose rows move ahead in time, out of order and often late; a side may be silent."""
     made = []
     for number in range(draw(st.integers(1, most))):
-        times = st.one_of(
-            st.integers(ahead * number - 60, ahead * number + 30),
-            st.integers(ahead * number - 15, ahead * number + 15),
-            st.sampled_from([ahead * number, None]),
-        )
-        sides = tuple(draw(st.lists(rows_of(side, times), max_size=size)) for side in (0, 1))
+        sides = tuple(draw(batches(side, ahead * number, size)) for side in (0, 1))
         made.append(
             Step(
                 sides,
@@ -351,7 +358,8 @@ def orderly_rows(draw, number):
     """Rows out of order by less than the tolerance: none can be late, wherever the cuts are."""
     steady = sorted(draw(st.lists(st.integers(-100, 200), max_size=14)))
     times = [time + draw(st.integers(0, TOLERANCE - 1)) for time in steady]
-    return [draw(rows_of(number, st.just(time))) for time in times]
+    rows = rows_of(number, st.just(0))
+    return [draw(rows) | {TIMES[number]: instant_of(time)} for time in times]
 
 
 @st.composite

@@ -99,10 +99,10 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(late, data):
 @given(data=st.data())
 def test_many_small_batches_far_behind_their_watermark(data):
     """Ties over many pages, which pile up and are merged, go by arrival."""
-    times = st.integers(0, 12)
+    rows = p.rows(st.integers(0, 12))
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 1, 2, 9]), min_size=12, max_size=24))
     steps = [
-        p.Step([data.draw(p.rows(times)) for _ in range(size)], restart=number % 5 == 4)
+        p.Step([data.draw(rows) for _ in range(size)], restart=number % 5 == 4)
         for number, size in enumerate(sizes)
     ]
     last = p.Step([data.draw(p.rows(st.just(data.draw(st.integers(60, 72)))))])

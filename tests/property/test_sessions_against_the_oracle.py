@@ -18,9 +18,9 @@ from tidegate.testing.table import Row, instant_of, micros_of
 def test_long_streams_that_never_close_compact_without_changing_anything(emission, data):
     """Many small batches, far apart at first and bridged bit by bit: pages pile up and are merged."""
     sizes = data.draw(st.lists(st.sampled_from([1, 1, 1, 2, 9]), min_size=12, max_size=20))
-    times, users = st.integers(0, 250), st.sampled_from("abcd")
+    rows, users = p.rows(st.integers(0, 250)), st.sampled_from("abcd")
     steps = [
-        p.Step([data.draw(p.rows(times)) | {"user": data.draw(users)} for _ in range(size)], pause=9)
+        p.Step([data.draw(rows) | {"user": data.draw(users)} for _ in range(size)], pause=9)
         for size in sizes
     ]
     window = data.draw(st.sampled_from([session(9), session("idle"), session(15, 60)]))

@@ -109,13 +109,10 @@ def test_nothing_is_stored_once_the_watermark_has_passed_everything(window, data
 def long_streams(data, *, ahead, tolerance, window, late):
     """Many small batches: pages pile up and are merged, while the watermark stands or moves."""
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 1, 2, 9]), min_size=12, max_size=22))
-    steps = [
-        p.Step(
-            [data.draw(p.rows(st.integers(ahead * number, ahead * number + 60))) for _ in range(size)],
-            restart=number % 7 == 5,
-        )
-        for number, size in enumerate(sizes)
-    ]
+    steps = []
+    for number, size in enumerate(sizes):
+        rows = p.rows(st.integers(ahead * number, ahead * number + 60))
+        steps.append(p.Step([data.draw(rows) for _ in range(size)], restart=number % 7 == 5))
     plan = plan_of(
         window, data.draw(p.aggregates(POOL)), late=late, tolerance=tolerance, schema=WITH_IDLE
     )

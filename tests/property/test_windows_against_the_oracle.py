@@ -89,9 +89,9 @@ def test_long_streams_that_never_close_compact_without_changing_anything(emissio
     """Many small batches into the same few windows: pages pile up and are merged."""
     sizes = data.draw(st.lists(st.sampled_from([1, 1, 1, 2, 9, 12]), min_size=12, max_size=24))
     near, far = st.integers(0, 12), st.integers(0, 300)
-    times, users = st.one_of(near, near, near, far), st.sampled_from("abcdefghijklmnop")
+    rows, users = p.rows(st.one_of(near, near, near, far)), st.sampled_from("abcdefghijklmnop")
     steps = [
-        p.Step([data.draw(p.rows(times)) | {"user": data.draw(users)} for _ in range(size)], pause=9)
+        p.Step([data.draw(rows) | {"user": data.draw(users)} for _ in range(size)], pause=9)
         for size in sizes
     ]
     window = data.draw(st.sampled_from([(10, 10), (10, 3), (6, 2)]))

@@ -61,11 +61,11 @@ def test_lookback_leaves_with_the_row(click_stream: Stream, tmp_path: Path) -> N
 
 def test_lookahead_waits_and_survives_restarts(spark: Any, tmp_path: Path) -> None:
     """A run in pieces, and with a sink that fails once, gives what the batch answer is."""
-    batches = disordered(400, 40) + FLUSH
+    batches = disordered(400, 80) + FLUSH
     main, failed = tg.sinks.memory(), []
 
     def fails_once(rows: Any, batch_id: int) -> None:
-        if batch_id >= 4 and not failed:
+        if batch_id >= 3 and not failed:
             failed.append(batch_id)
             raise RuntimeError("the sink fails")
         main(rows, batch_id)
@@ -75,7 +75,7 @@ def test_lookahead_waits_and_survives_restarts(spark: Any, tmp_path: Path) -> No
         keyed = clicks(df, tolerance="4 s").key_by("user").window(window)
         return keyed.agg(n=tg.count(), most=tg.max("price"), last=tg.last("price"))
 
-    for end in (3, 8, len(batches)):
+    for end in (2, 4, len(batches)):
         done = len(list((tmp_path / "in").glob("*.parquet")))
         write_batches(tmp_path / "in", batches[done:end], start=done)
         reader = spark.readStream.schema("ts timestamp, user string, price double")
@@ -151,7 +151,7 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 def test_a_chain_gives_the_batch_answer(
     spark: Any, click_stream: Stream, tmp_path: Path, name: str
 ) -> None:
-    stream = click_stream(disordered(400, 50) + FLUSH)
+    stream = click_stream(disordered(400, 100) + FLUSH)
     result = CHAINS[name](clicks(stream, tolerance="5 s"))
     main = tg.sinks.memory()
     others = {channel: tg.sinks.memory() for channel in result.channels if channel == "late"}

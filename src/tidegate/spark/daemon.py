@@ -16,6 +16,7 @@ import pyspark.sql.streaming.proto.StateMessage_pb2
 import pyspark.worker
 from pyspark.daemon import manager
 
+import tidegate.spark.hosting
 import tidegate.spark.lower
 
 __all__ = ["manager", "pandas", "polars", "pyarrow", "pyspark", "tidegate"]

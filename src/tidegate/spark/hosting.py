@@ -1,0 +1,105 @@
+"""A kernel in a worker of Spark: one host for every kernel, and it knows of none of them."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessorHandle
+
+from tidegate.operators.kernel import Clock, Kernel, Parcel
+from tidegate.operators.state import RESIDENT, BucketState
+
+
+class MapStatePages:
+    """A bucket's pages in a Spark MapState, as text: Spark hands bytes to Python far slower."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        row = self._state.getValue((name,))
+        return None if row is None else base64.b64decode(row[0])
+
+    def put(self, name: str, page: bytes) -> None:
+        self._state.updateValue((name,), (base64.b64encode(page).decode("ascii"),))
+
+    def remove(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+
+class HostedKernel:
+    """Loads a bucket's state, lets the kernel step, stores the state, sets one timer."""
+
+    def __init__(
+        self, kernel: Kernel, operator: str, plan: str, handle: StatefulProcessorHandle, pages: Any
+    ) -> None:
+        self._kernel = kernel
+        self._operator = operator
+        self._plan = plan
+        self._handle = handle
+        self._pages = MapStatePages(pages)
+
+    def take_in(self, bucket: int, rows: Iterator[Row], times: Any) -> Iterator[Row]:
+        own = []
+        for row in rows:
+            if row["channel"] in self._kernel.inputs:
+                own.append(Parcel(**row.asDict()))
+            else:
+                yield row  # not ours: a side output or a count of an earlier stage passes through
+        if own:
+            yield from self._step(bucket, own, times)
+
+    def wake(self, bucket: int, times: Any, fired: int) -> Iterator[Row]:
+        yield from self._step(bucket, [], times, fired)
+
+    def close(self) -> None:
+        RESIDENT.trim()
+
+    def _step(
+        self, bucket: int, inputs: list[Parcel], times: Any, fired: int | None = None
+    ) -> Iterable[Row]:
+        resident = RESIDENT.get(self._operator, bucket)
+        state = BucketState(self._pages, self._plan, resident)
+        outcome = self._kernel.step(state, inputs, _clock(times))
+        self._set_timer(state, outcome.due, fired)
+        state.commit()
+        # By operator: those of a chain have buckets of the same numbers.
+        outcome.gauges[f"state_rows.{self._operator}"] = _largest_table(state)
+        for parcel in outcome.parcels(bucket):
+            yield parcel_row(parcel)
+
+    def _set_timer(self, state: BucketState, due: int | None, fired: int | None) -> None:
+        """One timer a bucket: replace it when the bucket's next due time has moved."""
+        wanted = None if due is None else max(1, -(-due // 1000))  # Spark's time begins in 1970
+        registered = state.directory.timer
+        if registered == wanted:
+            return
+        if registered is not None and registered != fired:  # Spark deletes one that fired itself
+            self._handle.deleteTimer(registered)
+        if wanted is not None:
+            self._handle.registerTimer(wanted)
+        state.directory.timer = wanted
+
+
+def parcel_row(parcel: Parcel) -> Row:
+    return Row(**vars(parcel))
+
+
+def _largest_table(state: BucketState) -> int:
+    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
+    rows: Counter[str] = Counter()
+    for page in state.directory.pages:
+        rows[page.table] += page.rows
+    return max(rows.values(), default=0)
+
+
+def _clock(times: Any) -> Clock:
+    watermark = times.getCurrentWatermarkInMs()
+    # Spark's zero means that no watermark is known yet.
+    return Clock(
+        watermark * 1000 if watermark > 0 else None, times.getCurrentProcessingTimeInMs() * 1000
+    )
