@@ -81,12 +81,11 @@ def _write(whole: dict[str, Any], stem: str, console: Console) -> None:
     path = RESULTS / f"{stem}.json"
     path.write_text(json.dumps(whole, indent=1) + "\n")
     console.print(f"wrote {_short(path)}")
-    picture = path.with_suffix(".png")
     try:
-        chart.draw(whole, picture)
-        console.print(f"wrote {_short(picture)}")
+        for picture in chart.draw(whole, RESULTS / stem):
+            console.print(f"wrote {_short(picture)}")
     except ImportError as error:
-        console.print(f"no chart: {error}")
+        console.print(f"no charts: {error}")
 
 
 def _short(path: Path) -> Path:

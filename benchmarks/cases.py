@@ -134,6 +134,9 @@ TUMBLING = Window(10, 10)
 WINDOWS = {"tumbling": TUMBLING, "hopping-60-10": Window(60, 10), "hopping-60-1": Window(60, 1)}
 HOUR = Window(3600, 3600)
 SESSION = Session(10)
+#: Rows of a batch, and keys, by the name of the workload.
+BATCHES = {"batch-10k": 10_000, "batch-100k": 100_000}
+KEY_COUNTS = {"keys-1k": 1_000, "keys-1m": 1_000_000}
 #: Live sessions by the name of the workload.
 GROWTH = {"sessions-100k": 100_000, "sessions-1m": 1_000_000, "sessions-5m": 5_000_000}
 LOOKBACKS = {"10s": 10, "1m": 60, "10m": 600}
@@ -159,6 +162,8 @@ def catalogue(quick: bool = False) -> dict[str, Case]:
         _bulk,
         _per_key,
         _small,
+        _batches,
+        _keys,
         _state,
         _sessions,
         _sessions_per_key,
@@ -220,6 +225,22 @@ def _small(scale: int) -> Iterator[Case]:
     for engine, variant, conf in variants:
         settings = ONE_PARTITION | conf
         yield Case("small", engine, data, TUMBLING, 10, data.rows, conf=settings, variant=variant)
+
+
+def _batches(scale: int) -> Iterator[Case]:
+    """Between the small batches and those of `tumbling`."""
+    for name, rows in BATCHES.items():
+        data = _events(scale, 15, rows)
+        for engine in ("spark", "tidegate"):
+            yield Case(name, engine, data, TUMBLING, 5, data.rows, reader=_reads(engine))
+
+
+def _keys(scale: int) -> Iterator[Case]:
+    """Fewer and more keys than those of `tumbling`."""
+    for name, keys in KEY_COUNTS.items():
+        data = replace(_events(scale, 10, 500_000), keys=keys // scale)
+        for engine in ("spark", "tidegate"):
+            yield Case(name, engine, data, TUMBLING, 1, data.rows, reader=_reads(engine))
 
 
 def _state(scale: int) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""The chart of a report."""
+"""The charts of a report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import ADMISSION, AHEAD, GROWTH, JOIN_HOPPING, SLIDING, SLIDING_SLICES, WINDOWS
+from benchmarks.cases import (
+    ADMISSION,
+    AHEAD,
+    BATCHES,
+    GROWTH,
+    JOIN_HOPPING,
+    SLIDING,
+    SLIDING_SLICES,
+    WINDOWS,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,38 +24,31 @@ _COLOURS = {"spark": "#9aa5b1", "tidegate": "#0b7285", "per-key": "#e8590c", "ke
 Results = dict[str, dict[str, Any]]
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
-    """Write the chart as PNG; a panel whose cases did not run stays empty."""
+def draw(report: dict[str, Any], folder: Path) -> list[Path]:
+    """Write a chart for each topic of which some cases did run."""
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "tidegate"
     from matplotlib import pyplot
 
     results = {result["case"]: result for result in report["results"]}
-    panels = (
-        _windows,
-        _bulk,
-        _per_key,
-        _small,
-        _state,
-        _memory,
-        _sessions,
-        _growth,
-        _sliding,
-        _sliding_per_key,
-        _joins,
-        _join_growth,
-        _dedupe,
-        _admission,
-    )
-    figure, axes = pyplot.subplots(2, 7, figsize=(36, 9), layout="constrained")
-    for panel, axis in zip(panels, axes.flat, strict=True):
-        panel(axis, results)
-        if not axis.patches:
-            axis.set_axis_off()
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for topic, panels in TOPICS.items():
+        size = (6.4 * len(panels), 4)
+        figure, axes = pyplot.subplots(1, len(panels), figsize=size, layout="constrained", squeeze=False)
+        for panel, axis in zip(panels, axes.flat, strict=True):
+            panel(axis, results)
+            axis.spines[["top", "right"]].set_visible(False)
+            if not axis.patches:
+                axis.set_axis_off()
+        if any(axis.patches for axis in axes.flat):
+            path = folder / f"{topic}.svg"
+            figure.savefig(path, metadata={"Date": None})
+            written.append(path)
+        pyplot.close(figure)
+    return written
 
 
 def _windows(axis: Axes, results: Results) -> None:
@@ -55,12 +57,36 @@ def _windows(axis: Axes, results: Results) -> None:
     axis.set(title="Steady micro-batch", ylabel="seconds")
 
 
-def _bulk(axis: Axes, results: Results) -> None:
-    names = ["bulk-tumbling/spark", *(f"bulk-{name}/tidegate" for name in WINDOWS)]
+def _overlap(axis: Axes, results: Results) -> None:
+    """How many windows hold an event: 1, 6, 60."""
+    names = [f"bulk-{name}/tidegate" for name in WINDOWS]
     _bars(axis, results, names, lambda result: result["steady"]["events_per_s"] / 1e6)
-    if axis.patches:
-        axis.axhline(2, color="black", linewidth=0.8, linestyle="--")
-    axis.set(title="Large batches", ylabel="million events per second")
+    axis.set(title="5 M events a batch, in 1, 6 and 60 windows each", ylabel="million events per second")
+
+
+def _batches(axis: Axes, results: Results) -> None:
+    workloads = ("small", *BATCHES, "tumbling", "bulk-tumbling")
+    names = [f"{name}/{engine}" for name in workloads for engine in ("spark", "tidegate")]
+    _bars(axis, results, names, lambda result: result["steady"]["events_per_s"] / 1e6)
+    axis.set(
+        title="Larger batches: 1 k, 10 k, 100 k, 500 k, 5 M events", ylabel="million events per second"
+    )
+
+
+def _keys(axis: Axes, results: Results) -> None:
+    names = [
+        f"{name}/{engine}"
+        for name in ("keys-1k", "tumbling", "keys-1m")
+        for engine in ("spark", "tidegate")
+    ]
+    _bars(axis, results, names, lambda result: result["steady"]["mean_ms"])
+    axis.set(title="1 k, 50 k and 1 M keys, same number of events", ylabel="milliseconds per batch")
+
+
+def _fusion(axis: Axes, results: Results) -> None:
+    names = ["fusion/tidegate-unfused", "fusion/tidegate"]
+    _bars(axis, results, names, lambda result: result["steady"]["mean_ms"])
+    axis.set(title="Four steps, each in its own crossing, and fused", ylabel="milliseconds per batch")
 
 
 def _per_key(axis: Axes, results: Results) -> None:
@@ -167,3 +193,17 @@ def _bars(axis: Axes, results: Results, names: list[str], value: Any) -> None:
 def _labels(names: list[str]) -> list[str]:
     short = [re.sub("^(bulk|state|sliding)-", "", name) for name in names]
     return [name.replace("-watermark-", "-watermark\n").replace("/", "\n") for name in short]
+
+
+#: What the charts show, by their names.
+TOPICS = {
+    "windows": (_windows, _overlap),
+    "sessions": (_sessions, _growth),
+    "rows": (_sliding, _dedupe),
+    "joins": (_joins, _join_growth),
+    "per-key": (_per_key, _sliding_per_key),
+    "batches": (_batches, _small),
+    "growth": (_keys, _state),
+    "admission": (_admission, _fusion),
+    "memory": (_memory,),
+}

@@ -14,10 +14,13 @@ from benchmarks.batching import NEAR
 from benchmarks.cases import (
     ADMISSION,
     AHEAD,
+    BATCHES,
     JOIN_HOPPING,
+    KEY_COUNTS,
     PACED,
     SLIDING,
     SLIDING_SLICES,
+    SPARKS_SOURCE,
     WINDOWS,
     Admission,
     Case,
@@ -31,16 +34,20 @@ from benchmarks.data import CLOSING_GAP, Even, Preloaded, Resent
 Results = dict[str, dict[str, Any]]
 #: What to compare: the workload, the case that serves as reference, and ours.
 _PAIRS = (
+    *((name, f"{name}/spark", f"{name}/tidegate{SPARKS_SOURCE}") for name in WINDOWS),
     *((name, f"{name}/spark", f"{name}/tidegate") for name in WINDOWS),
     ("bulk-tumbling", "bulk-tumbling/spark", "bulk-tumbling/tidegate"),
     ("slice", "slice/per-key", "slice/tidegate"),
     ("small", "small/spark", "small/tidegate"),
+    *((name, f"{name}/spark", f"{name}/tidegate") for name in (*BATCHES, *KEY_COUNTS)),
     ("small", "small/spark-plain", "small/tidegate"),
     ("session", "session/spark", "session/tidegate"),
+    ("session", "session/spark", f"session/tidegate{SPARKS_SOURCE}"),
     ("session-slice", "session-slice/per-key", "session-slice/tidegate"),
     *((name, f"{name}/per-key", f"{name}/tidegate") for name in SLIDING_SLICES),
     ("join-tumbling", "join-tumbling/spark", "join-tumbling/tidegate"),
     ("dedupe", "dedupe/spark", "dedupe/tidegate"),
+    ("dedupe", "dedupe/spark", f"dedupe/tidegate{SPARKS_SOURCE}"),
     ("fusion", "fusion/tidegate-unfused", "fusion/tidegate"),
 )
 
@@ -345,7 +352,7 @@ def _compare(workload: str, reference: str, ours: str, results: Results) -> dict
         "steady_median": one["steady"]["median_ms"] / two["steady"]["median_ms"],
         "total": one["total_s"] / two["total_s"],
     }
-    return {"workload": workload, "reference": reference, "ratios": ratios}
+    return {"workload": workload, "reference": reference, "ours": ours, "ratios": ratios}
 
 
 def show(report: dict[str, Any], console: Console) -> None:
