@@ -11,7 +11,7 @@ help: ## Show this list
 demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
 
-test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them)
+test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
 	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
