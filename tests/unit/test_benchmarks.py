@@ -15,7 +15,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
-from benchmarks import chart, data, pairs, report
+from benchmarks import chart, data, page, pairs, report
 from benchmarks.batching import judge
 from benchmarks.cases import (
     JOIN_HOPPING,
@@ -534,6 +534,21 @@ def test_charts_are_drawn_of_what_there_is(tmp_path: Path):
     [few] = chart.draw(assembled({"fusion/tidegate": 1}), tmp_path / "few")
     assert few.name == "admission.svg"
     assert "Four steps" in few.read_text()
+
+
+def test_the_page_is_that_of_the_results_beside_it():
+    written = json.loads((page.FOLDER / "results.json").read_text())
+    assert page.PAGE.read_text() == page.render(written)
+    charts = {path.name for path in page.FOLDER.glob("*.svg")}
+    assert charts == {f"{topic}.svg" for topic in chart.TOPICS}
+
+
+def test_the_page_has_every_target_and_says_why_one_is_missed():
+    text = page.render(json.loads((page.FOLDER / "results.json").read_text()))
+    assert {*page.REASONS} <= {target.name for target in report.TARGETS}
+    for target in json.loads((page.FOLDER / "results.json").read_text())["targets"]:
+        assert f"| {target['name']} |" in text
+        assert target["reached"] is not False or page.REASONS[target["name"]] in text
 
 
 def test_cases_are_chosen_by_the_beginning_of_their_name(capsys: pytest.CaptureFixture[str]):
