@@ -89,7 +89,7 @@ class Fusion:
     steps with the operator that reads them; `max_depth` is how many steps one crossing has at most.
 
     >>> tg.fusion(across=False)
-    Fusion(maps=True, filters=True, across=False, pack=True, max_depth=32)
+    Fusion(maps=True, filters=True, across=False, pack=True, read=True, max_depth=32)
     """
 
     #: Maps with maps, and filters with filters.
