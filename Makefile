@@ -4,6 +4,7 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 READY := .venv/.ready
+CLASSES := .cache/spark-classes.jsa
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,13 +12,13 @@ help: ## Show this list
 demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
 
-test: $(READY) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
+test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
 	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)
 
-soak: $(READY) ## Run the tests that kill processes, with all their kills: about half an hour
+soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: about half an hour
 	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
@@ -62,3 +63,8 @@ clean: ## Remove caches and build output (.venv stays: delete it to start over)
 
 $(READY): requirements.lock pyproject.toml scripts/setup.sh
 	scripts/setup.sh
+
+# Only saves time: tests run without it too, so it may fail.
+$(CLASSES): $(READY) tests/spark/class_archive.py
+	@mkdir -p $(@D)
+	-.venv/bin/python -m tests.spark.class_archive $@ 2> $(@:.jsa=.log)

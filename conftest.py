@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestItem
 
+from tests.spark.class_archive import java_options
+
 #: Modules whose docstring examples run against Spark.
 _SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.api.folders.read_folder", "tidegate.spark.session")
 
-#: Tests run each query for seconds: code that is compiled at length is not run for long enough.
-_JAVA = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
-
-# For the sessions of the tests, and of programs that tests start.
+# For sessions of the tests, and of programs that tests start.
+os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 os.environ["TIDEGATE_PYTHON"] = sys.executable
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "tests" / "spark" / "python.sh")
 
@@ -24,7 +24,7 @@ os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "tests" / "spark" / "
 def spark() -> Iterator[Any]:
     import tidegate as tg
 
-    session = tg.local_spark(cores=2, app="tidegate-tests", **_JAVA)
+    session = tg.local_spark(cores=2, app="tidegate-tests")
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tidegate as tg
-from tests.spark.kills import SHORT_LIVED, Announced
+from tests.spark.kills import Announced
 
 #: Windows by name, for the command line.
 WINDOWS: dict[str, Callable[[], Any]] = {
@@ -22,7 +22,7 @@ def program(clicks: Any, window: str) -> Any:
 
 
 def main(folder: str, dsn: str, window: str, finish: str = "") -> None:
-    spark = tg.local_spark(cores=1, app=window, **{"spark.driver.extraJavaOptions": SHORT_LIVED})
+    spark = tg.local_spark(cores=1, app=window)
     # What is left at the end is taken in a few batches; until then every file is one.
     reader = spark.readStream.schema("ts timestamp, user string, price double")
     clicks = reader.option("maxFilesPerTrigger", 50 if finish else 1).parquet(f"{folder}/clicks")

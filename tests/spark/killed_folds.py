@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import tidegate as tg
 from tests.spark.files import file_stream
-from tests.spark.kills import SHORT_LIVED, Announced
+from tests.spark.kills import Announced
 from tidegate.plan.columns import TIMESTAMP
 
 MESSAGES = pa.schema(
@@ -63,7 +63,7 @@ class Everywhere:
 
 
 def main(folder: str, dsn: str, how: str = "") -> None:
-    spark = tg.local_spark(cores=2, app="folds", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
+    spark = tg.local_spark(cores=2, app="folds")
     finish = how == "finish"
 
     def start(name: str) -> Any:

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import tidegate as tg
-from tests.spark.kills import SHORT_LIVED, Announced
+from tests.spark.kills import Announced
 
 
 def program(shown: Any, clicked: Any) -> Any:
@@ -16,7 +16,7 @@ def program(shown: Any, clicked: Any) -> Any:
 
 
 def main(folder: str, finish: str = "") -> None:
-    spark = tg.local_spark(cores=1, app="killed", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
+    spark = tg.local_spark(cores=1, app="killed")
     shown, clicked = (
         spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/{side}")
         for side, schema in (

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import tidegate as tg
-from tests.spark.kills import SHORT_LIVED, Announced
+from tests.spark.kills import Announced
 
 
 def hopping(clicks: Any) -> Any:
@@ -13,7 +13,7 @@ def hopping(clicks: Any) -> Any:
 
 
 def main(folder: str, finish: str = "") -> None:
-    spark = tg.local_spark(cores=2, app="killed", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
+    spark = tg.local_spark(cores=2, app="killed")
     reader = spark.readStream.schema("ts timestamp, user string, price double")
     clicks = reader.option("maxFilesPerTrigger", 5 if finish else 1).parquet(f"{folder}/clicks")
     query = hopping(clicks).start(

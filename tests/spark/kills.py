@@ -23,12 +23,6 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 
-#: For a JVM that lives for seconds: the quick compiler, the small collector, no checks of classes.
-SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-
 #: A third of the kills come within so many seconds of a process's start, which takes about as long.
 START = 12.0
 #: The others come soon after the process has begun or ended to write a batch, at one of so many times.

@@ -54,7 +54,7 @@ def consolidated(rows: list[dict[str, Any]]) -> Counter[Any]:
 def test_the_number_of_partitions_does_not_show(
     spark: Any, click_stream: Callable[..., Any], tmp_path: Path
 ) -> None:
-    batches = disordered(600, 100)
+    batches = disordered(600, 200)
     for partitions in ("1", "5"):
         spark.conf.set("spark.sql.shuffle.partitions", partitions)
         try:

@@ -143,9 +143,7 @@ FLUSH = [[(10_000.0, "flush", 0.0)]]
 @pytest.mark.parametrize(
     ("emission", "slide"),
     [
-        ("on_watermark", 10),
         ("on_watermark", 7),
-        ("on_watermark", 25),
         ("on_window_close", 25),
         ("final", 10),
         ("on_update", 7),
@@ -155,7 +153,7 @@ FLUSH = [[(10_000.0, "flush", 0.0)]]
 def test_hopping_windows_equal_those_kept_one_by_one(
     click_stream: Callable[..., Any], tmp_path: Path, slide: int, emission: str
 ) -> None:
-    batches = disordered(600, 100)
+    batches = disordered(600, 150)
     strategy = tg.emit.periodic("1 ms") if emission == "periodic" else getattr(tg.emit, emission)()
     events = tg.events(click_stream(batches + FLUSH), time="ts", tolerance="4 s").key_by("user")
     windows = events.window(tg.hopping("20 s", f"{slide} s")).agg(n=tg.count(), spend=tg.sum("price"))
