@@ -14,6 +14,7 @@ import pytest
 from hypothesis import note
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import WITH_IDLE, plan_of, reorder_plan, sliding
 from tidegate.operators import aggregates as a
 from tidegate.operators import keys as kernel_keys
@@ -31,7 +32,7 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
-from tidegate.testing import BatchResult, KernelHost, Oracle, differences, text
+from tidegate.testing import BatchResult, KernelHost, differences, text
 from tidegate.testing.table import Row, instant_of, micros_of, to_arrow
 
 STRATEGIES: dict[str, Emission] = {

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import SCHEMA, TIMESTAMP
 from tests.property import programs as p
 from tidegate.operators import state, token_buckets
@@ -18,7 +19,7 @@ from tidegate.plan.inlets import KeyBy
 from tidegate.plan.passages import Admit
 from tidegate.plan.sla import LARGEST_LEVEL, Budget, declare_sla
 from tidegate.plan.time import Micros
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 
 often = settings(max_examples=settings.default.max_examples * 10)

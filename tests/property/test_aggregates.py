@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import plan_of
 from tidegate.operators import aggregates as a
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.blobs import to_arrow, to_polars
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
-from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import instant_of
 

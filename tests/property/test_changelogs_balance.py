@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.property import programs as p
 from tidegate.plan.policies import OnWindowClose, Retracting
 from tidegate.plan.time import Micros
-from tidegate.testing import Changelog, KernelHost, Oracle
+from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.results import BatchResult, frozen, row_differences
 
 IMMEDIATE = {name: p.STRATEGIES[name] for name in ("on_update", "changelog")}

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import WITH_IDLE, plan_of, reorder_plan
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows, settled
-from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 
 POOL = [*p.AGGREGATES, *p.BY_ARRIVAL]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_of, session
 from tests.property import programs as p
 from tidegate.operators import aggregates as a
@@ -21,7 +22,7 @@ from tidegate.plan.joins import SIDES
 from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
 from tidegate.plan.time import Micros
-from tidegate.testing import BatchResult, KernelHost, Oracle, text
+from tidegate.testing import BatchResult, KernelHost, text
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row, instant_of, micros_of
 

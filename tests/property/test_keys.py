@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import plan_of
 from tests.property import programs as p
 from tidegate.operators import aggregates as a
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 
 TIME = pa.timestamp("us", tz="UTC")

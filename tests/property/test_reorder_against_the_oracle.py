@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import WITH_IDLE, reorder_plan
 from tests.property import programs as p
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign
 from tidegate.plan.time import Micros
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
 
 few = settings(max_examples=settings.default.max_examples // 2)

@@ -6,9 +6,10 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import WITH_IDLE, plan_of, session
 from tests.property import programs as p
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 from tidegate.testing.table import Row, instant_of, micros_of
 
 

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import WITH_IDLE, plan_of, sliding
 from tests.property import programs as p
 from tidegate.operators import aggregates as a
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, OnWatermark, Reassign
 from tidegate.plan.time import Micros
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
 
 KINDS = {"arrived": p.ARRIVED, "complete": p.COMPLETE}

@@ -11,6 +11,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.crossing_host import CrossingHost
+from tests.oracle import Operator, Oracle
 from tests.property import programs as p
 from tests.property import test_joins_against_the_oracle as joined
 from tests.property.test_chains_against_the_oracle import CHAINS
@@ -19,8 +20,7 @@ from tests.stepped import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Feed
 from tidegate.plan.nodes import Output, sources_of
-from tidegate.testing import BatchResult, Oracle, differences
-from tidegate.testing.oracle import Operator
+from tidegate.testing import BatchResult, differences
 from tidegate.testing.table import Row
 
 

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import Oracle
 from tests.plans import plan_of
 from tests.property import programs as p
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
-from tidegate.testing import KernelHost, Oracle
+from tidegate.testing import KernelHost
 
 few = settings(max_examples=settings.default.max_examples // 2)
 

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidegate as tg
+from tests.oracle import Oracle
 from tests.spark import killed_folds
 from tests.spark.conftest import NOON
 from tests.spark.files import write_files
 from tests.spark.killed_folds import MESSAGES, PROGRAMS
 from tests.spark.kills import Victim, commits, kills
 from tidegate.spark.schema import spark_schema
-from tidegate.testing import Oracle, replay
+from tidegate.testing import replay
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row
 

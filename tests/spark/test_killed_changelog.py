@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg.rows import dict_row
 
+from tests.oracle import Oracle
 from tests.spark import killed_changelog
 from tests.spark.conftest import Click, write_batches
 from tests.spark.killed_changelog import WINDOWS, program
 from tests.spark.kills import Victim, commits, kills
-from tidegate.testing import Oracle
 from tidegate.testing.results import row_differences
 
 #: How often each run is killed: 20 times in all.

@@ -12,11 +12,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
+from tests.oracle import Oracle
 from tests.plans import TIMESTAMP, plan_of, session
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import file_stream, write_files
 from tidegate.operators import aggregates as a
-from tidegate.testing import Changelog, Oracle
+from tidegate.testing import Changelog
 from tidegate.testing.table import Row, instant_of
 
 # -- stop and resume ------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import tidegate
+from tests.oracle.admission_rules import AdmissionRules
+from tests.oracle.fold_rules import DedupeRules
+from tests.oracle.join_rules import join_rules_of
 from tidegate.operators.shedding import PARTS, Load
 from tidegate.plan.nodes import Together, stages_of
-from tidegate.testing.admission_rules import AdmissionRules
-from tidegate.testing.fold_rules import DedupeRules
-from tidegate.testing.join_rules import join_rules_of
 from tidegate.testing.table import micros_of
 
 EXAMPLE = Path(tidegate.__file__).parents[2] / "examples" / "whole_pipeline.py"

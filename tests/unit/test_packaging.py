@@ -36,7 +36,9 @@ def sources(tmp_path_factory):
     for name in BUILDS_FROM:
         shutil.copy(ROOT / name, place / "checkout" / name)
     with tarfile.open(build("build_sdist", place / "checkout", place)) as archive:
-        archive.extractall(place, filter="data")
+        # Set like this, it is also taken by the Python of Debian 12, which knows no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(place)
     return place / f"tidegate-{VERSION}"
 
 

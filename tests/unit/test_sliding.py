@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.chain_transcripts import CHAINED
+from tests.oracle import Oracle
 from tests.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, logical_plan, plan_of, sliding
 from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.unit.windows import final_rows
@@ -26,7 +27,7 @@ from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
-from tidegate.testing import KernelHost, Oracle, differences, run
+from tidegate.testing import KernelHost, differences, run
 from tidegate.testing.table import instant_of, micros_of
 
 FOREVER = 1 << 40

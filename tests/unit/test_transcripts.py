@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Oracle
 from tests.session_transcripts import SESSIONS
 from tests.transcripts import TRANSCRIPTS
-from tidegate.testing import KernelHost, Oracle, Transcript, run
+from tidegate.testing import KernelHost, Transcript, run
 
 EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", [*TRANSCRIPTS, *SESSIONS], ids=lambda t: t.name)
 

@@ -1,13 +1,12 @@
 """Testing without Spark: tables in text, programs that are run dry, transcripts, changelogs.
 
-[Testing](testing.md) shows how. `KernelHost`, `Oracle`, `differences` and `run` are for the tests of
-tidegate itself, and take plans.
+[Testing](testing.md) shows how. `KernelHost`, `differences` and `run` are for the tests of tidegate
+itself, and take plans.
 """
 
 from tidegate.testing.changelog import Changelog, IllegalChange, consolidate, replay
 from tidegate.testing.dry_run import DryRun, Stream, check
 from tidegate.testing.host import KernelHost
-from tidegate.testing.oracle import Oracle
 from tidegate.testing.results import BatchResult, assert_rows, differences
 from tidegate.testing.table import at, rows, text
 from tidegate.testing.transcript import Transcript, run
@@ -18,7 +17,6 @@ __all__ = [
     "DryRun",
     "IllegalChange",
     "KernelHost",
-    "Oracle",
     "Stream",
     "Transcript",
     "assert_rows",

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from tests.oracle.answers import Answer, answer
+from tests.oracle.rules import Rules
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.passages import Reorder
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
-from tidegate.testing.answers import Answer, answer
-from tidegate.testing.rules import Rules
 from tidegate.testing.table import Row, to_arrow
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
+from tests.oracle.rules import Intake
 from tidegate.plan.channels import MAIN, REJECTED
 from tidegate.plan.passages import Admit
 from tidegate.testing.results import BatchResult
-from tidegate.testing.rules import Intake
 from tidegate.testing.table import Row, micros_of
 
 

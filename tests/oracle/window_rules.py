@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from tests.oracle.answers import Answer, answer
+from tests.oracle.rules import Rules
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
 from tidegate.plan.windowing import Emit, WindowBy
 from tidegate.plan.windows import AllTime, Hopping, Session
-from tidegate.testing.answers import Answer, answer
 from tidegate.testing.results import frozen, same
-from tidegate.testing.rules import Rules
 from tidegate.testing.table import Row, instant_of, micros_of
 
 NO_TIME = timedelta(0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tests.oracle.rules import Rules
 from tidegate.plan.passages import Dedupe
 from tidegate.testing.results import BatchResult
-from tidegate.testing.rules import Rules
 from tidegate.testing.table import Row
 
 
@@ -38,7 +38,8 @@ class DedupeRules(Rules):
         return [{name: row.get(name) for name in self.columns} for row in rows]
 
     def close(self, now: int) -> list[Row]:
-        self.seen = {id: time for id, time in self.seen.items() if not self.passed(time + self.within)}
+        kept = {one: time for one, time in self.seen.items() if not self.passed(time + self.within)}
+        self.seen = kept
         return []
 
     def settle(self, now: int) -> list[Row]:

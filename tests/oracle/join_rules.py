@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tests.oracle.rules import Intake, OperatorRules
+from tests.oracle.window_rules import Sessions, Window
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES, Side, keeps, window_names
 from tidegate.plan.nodes import Join
 from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import Hopping, Session
 from tidegate.testing.results import BatchResult, frozen
-from tidegate.testing.rules import Intake, OperatorRules
 from tidegate.testing.table import Row, instant_of, to_arrow
-from tidegate.testing.window_rules import Sessions, Window
 
 #: A stretch of time, its end not included.
 Span = tuple[int, int]

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from tests.oracle.admission_rules import AdmissionRules
+from tests.oracle.answers import ANSWERS, Answer
+from tests.oracle.fold_rules import DedupeRules
+from tests.oracle.join_rules import join_rules_of
+from tests.oracle.row_rules import ReorderRules, SlidingRules
+from tests.oracle.rules import OperatorRules
+from tests.oracle.window_rules import WindowRules
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import read_by, steps_of
 from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
-from tidegate.testing.admission_rules import AdmissionRules
-from tidegate.testing.answers import ANSWERS, Answer
-from tidegate.testing.fold_rules import DedupeRules
-from tidegate.testing.join_rules import join_rules_of
 from tidegate.testing.results import BatchResult
-from tidegate.testing.row_rules import ReorderRules, SlidingRules
-from tidegate.testing.rules import OperatorRules
 from tidegate.testing.table import Row
-from tidegate.testing.window_rules import WindowRules
 
 
 class Oracle:
