@@ -1,4 +1,4 @@
-"""A click stream through hopping windows, end to end: `python -m tidegate.demo [folder]`.
+"""A click stream through windows and sessions, end to end: `python -m tidegate.demo [folder]`.
 
 Writes JSON files with clicks that are out of order, late, doubled or broken; runs a streaming query
 over them; shows its progress; then reads back what the query wrote and checks that no row is lost.
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -26,7 +25,8 @@ from rich.live import Live
 from rich.table import Column, Table
 
 import tidegate as tg
-from tidegate.api.events import Result
+from tidegate.api.events import Events, Result
+from tidegate.api.together import SideBySide
 from tidegate.spark.query import Query
 from tidegate.spark.session import stderr_into
 
@@ -36,6 +36,8 @@ FILES, FILE_SPAN, CLICKS_PER_FILE = 12, timedelta(seconds=20), 20_000
 SIZE, SLIDE = timedelta(minutes=1), timedelta(seconds=10)
 TOLERANCE, LATENESS = timedelta(seconds=5), timedelta(seconds=20)
 WINDOWS_PER_CLICK = SIZE // SLIDE
+#: A visit ends after so long without a click, and is corrected by clicks that come so late.
+GAP, OFFLINE = timedelta(seconds=20), timedelta(minutes=4)
 
 PAGES = {"home": 0.40, "search": 0.25, "product": 0.20, "cart": 0.10, "checkout": 0.05}
 SCHEMA = "id bigint, page string, user string, spend double, load_ms double, sent_at string"
@@ -62,8 +64,12 @@ class Paths:
         return self.root / "checkpoint"
 
     @property
-    def results(self) -> Path:
-        return self.root / "results"
+    def windows(self) -> Path:
+        return self.root / "windows"
+
+    @property
+    def visits(self) -> Path:
+        return self.root / "visits"
 
     @property
     def late(self) -> Path:
@@ -77,9 +83,13 @@ class Paths:
     def log(self) -> Path:
         return self.root / "spark.log"
 
+    @property
+    def written(self) -> tuple[Path, ...]:
+        return self.input, self.windows, self.visits, self.late, self.errors
+
     def clear(self) -> None:
         """Remove what an earlier run wrote, and nothing else."""
-        for folder in (self.input, self.checkpoint, self.results, self.late, self.errors):
+        for folder in (*self.written, self.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)
         self.log.unlink(missing_ok=True)
         self.input.mkdir(parents=True)
@@ -98,9 +108,9 @@ def main(folder: str = FOLDER) -> int:
     try:
         spark.sparkContext.setLogLevel("ERROR")
         metrics = run(spark, paths, console)
-        balanced = Report(spark, paths, console, written, metrics).print()
     finally:
         spark.stop()
+    balanced = Report(paths, console, written, metrics).print()
     console.print(f"Done in {monotonic() - started:.0f} s.")
     return 0 if balanced else 1
 
@@ -175,7 +185,8 @@ def run(spark: SparkSession, paths: Paths, console: Console) -> dict[str, float]
     """Run the query over all files, showing each batch; its counters come back."""
     query = pipeline(read_clicks(spark, paths.input)).start(
         checkpoint=paths.checkpoint,
-        main=tg.sinks.parquet(paths.results),
+        windows=tg.sinks.parquet(paths.windows),
+        visits=tg.sinks.parquet(paths.visits),
         late=tg.sinks.parquet(paths.late),
         errors=tg.sinks.parquet(paths.errors),
         trigger={"availableNow": True},
@@ -196,11 +207,16 @@ def read_clicks(spark: SparkSession, folder: Path) -> DataFrame:
     return files.withColumn("ts", F.try_to_timestamp("sent_at"))
 
 
-def pipeline(clicks: DataFrame) -> Result:
-    """The program: one-minute windows every ten seconds, per page."""
+def pipeline(clicks: DataFrame) -> SideBySide:
+    """The program: two results of the same clicks, in one query."""
+    events = tg.events(clicks, time="ts", tolerance=TOLERANCE)
+    return tg.together(windows=busy_pages(events), visits=visits(events))
+
+
+def busy_pages(clicks: Events) -> Result:
+    """One-minute windows every ten seconds, per page."""
     return (
-        tg.events(clicks, time="ts", tolerance=TOLERANCE)
-        .key_by("page")
+        clicks.key_by("page")
         .window(
             tg.hopping(SIZE, SLIDE),
             allowed_lateness=LATENESS,
@@ -212,6 +228,16 @@ def pipeline(clicks: DataFrame) -> Result:
             spend=tg.sum("spend"),
             p95_ms=tg.quantile("load_ms", 0.95),
         )
+        .emit(tg.emit.changelog())
+    )
+
+
+def visits(clicks: Events) -> Result:
+    """Sessions, as they begin, grow and merge, per user."""
+    return (
+        clicks.key_by("user")
+        .window(tg.session(GAP), allowed_lateness=OFFLINE)
+        .agg(clicks=tg.count(), spend=tg.sum("spend"))
         .emit(tg.emit.changelog())
     )
 
@@ -249,7 +275,6 @@ def progress_row(progress: StreamingQueryProgress) -> list[str]:
 class Report:
     """What the query wrote, read back from its files."""
 
-    spark: SparkSession
     paths: Paths
     console: Console
     written: int
@@ -257,20 +282,15 @@ class Report:
 
     def print(self) -> bool:
         """Print all of it; False if the rows do not add up."""
-        changes = self._read(self.paths.results)
+        changes = changes_in(self.paths.windows)
         windows = consolidate(changes)
         self._print_busiest(windows)
         self._print_corrected(changes)
+        self._print_merged(changes_in(self.paths.visits))
         self._print_side_channels()
         balanced = self._print_check(windows)
         self._print_folders()
         return balanced
-
-    def _read(self, folder: Path) -> pl.DataFrame:
-        table: pa.Table = self.spark.read.parquet(str(folder)).toArrow()
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
 
     def _print_busiest(self, windows: pl.DataFrame) -> None:
         self.console.print("The busiest windows:")
@@ -291,12 +311,26 @@ class Report:
             table.add_row(row["op"], *numbers(row), style="red" if row["op"] in RETRACTIONS else "green")
         self.console.print(table)
 
+    def _print_merged(self, changes: pl.DataFrame) -> None:
+        """A click that comes late ties visits together that are out already."""
+        story = merged_visit(changes)
+        merged = story.row(-1, named=True)
+        self.console.print(f"\nA visit of {merged['user']} that was several, until a late click came:")
+        table = Table("batch", "op", *map(right, ("from", "to", "clicks", "spend")))
+        for row in story.iter_rows(named=True):
+            edges = clock(row["window_start"]), clock(row["window_end"])
+            shown = str(row["batch"]), row["op"], *edges, f"{row['clicks']:,}", f"{row['spend']:,.2f}"
+            table.add_row(*shown, style="red" if row["op"] in RETRACTIONS else "green")
+        self.console.print(table)
+        self.console.print("Spark's session_window shows a visit once, when it is over.")
+
     def _print_side_channels(self) -> None:
-        late, errors = self._read(self.paths.late), self._read(self.paths.errors)
-        row = late.sort("late_by", descending=True).row(0, named=True)
+        late, errors = changes_in(self.paths.late), changes_in(self.paths.errors)
+        late = late.with_columns(behind=pl.col("watermark") - pl.col("ts"))
+        row = late.sort("behind", descending=True).row(0, named=True)
         self.console.print(
             f"\n{len(late):,} late clicks. The latest: click {row['id']} of {clock(row['ts'])}, "
-            f"{row['late_by'].total_seconds():.0f} s behind the watermark {clock(row['watermark'])}"
+            f"{row['behind'].total_seconds():.0f} s behind the watermark {clock(row['watermark'])}"
         )
         row = errors.sort("row").row(-1, named=True)
         self.console.print(f"{len(errors):,} broken clicks. One of them: {row['reason']}: {row['row']}")
@@ -316,16 +350,23 @@ class Report:
 
     def _print_folders(self) -> None:
         self.console.print(f"\nFiles in {self.paths.root}/:")
-        for path in (self.paths.input, self.paths.results, self.paths.late, self.paths.errors):
+        for path in self.paths.written:
             count = sum(1 for file in path.iterdir() if file.is_file() and file.name[0] != ".")
             self.console.print(f"  {path.name + '/':<12}{count} files")
         self.console.print(f"  {self.paths.log.name:<12}what Spark had to say")
 
 
+def changes_in(folder: Path) -> pl.DataFrame:
+    """What a query wrote into a folder, with the number of the batch: files begin with it."""
+    rows = pl.read_parquet(folder / "batch-*.parquet", include_file_paths="file")
+    batch = pl.col("file").str.extract(r"batch-(\d+)-").cast(pl.Int64)
+    return rows.with_columns(batch=batch).drop("file")
+
+
 def consolidate(changes: pl.DataFrame) -> pl.DataFrame:
     """The rows that are left when every retraction has taken its row back."""
     weight = pl.when(pl.col("op").is_in(RETRACTIONS)).then(-1).otherwise(1).sum().alias("weight")
-    rows = changes.group_by(pl.exclude("op")).agg(weight)
+    rows = changes.group_by(pl.exclude("op", "batch")).agg(weight)
     assert rows["weight"].is_in([0, 1]).all(), "a changelog takes back only rows that are out"
     return rows.filter(pl.col("weight") == 1).drop("weight")
 
@@ -334,9 +375,34 @@ def corrected_window(changes: pl.DataFrame) -> pl.DataFrame:
     """The changes of the window that was corrected most often, oldest first."""
     window = ["page", "window_start"]
     most = changes.group_by(window).len().sort("len", *window, descending=True).head(1)
-    # Clicks only come in, so the count tells the order: each row, then the one that takes it back.
-    story = changes.join(most.select(window), on=window)
-    return story.sort(pl.col("clicks"), pl.col("op").is_in(RETRACTIONS))
+    return told(changes.join(most.select(window), on=window))
+
+
+def merged_visit(changes: pl.DataFrame) -> pl.DataFrame:
+    """All that became part of one visit, oldest first: the shortest of those with the most parts."""
+    taken_back = pl.col("op").is_in(RETRACTIONS)
+    corrections = changes.group_by("user", "batch").agg(
+        parts=taken_back.sum(),
+        results=(~taken_back).sum(),
+        start=pl.col("window_start").min(),
+        end=pl.col("window_end").max(),
+        clicks=pl.col("clicks").max(),
+    )
+    merges = corrections.filter(pl.col("results") == 1)
+    merged = merges.sort("parts", "clicks", "user", descending=[True, False, False]).row(0, named=True)
+    return told(
+        changes.filter(
+            pl.col("user") == merged["user"],
+            pl.col("window_start") >= merged["start"],
+            pl.col("window_end") <= merged["end"],
+            pl.col("batch") <= merged["batch"],
+        )
+    )
+
+
+def told(changes: pl.DataFrame) -> pl.DataFrame:
+    """In the order of time: in each batch first what is taken back."""
+    return changes.sort("batch", ~pl.col("op").is_in(RETRACTIONS), "window_start")
 
 
 def right(name: str) -> Column:
