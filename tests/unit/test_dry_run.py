@@ -245,3 +245,33 @@ def test_times_may_be_written_in_full():
     )
     assert written == [{"ts": at("7.5")}] * 3
     assert text([{"ts": at("123456.000001")}]) == "ts\n123456.000001"
+
+
+DISTINCT = (
+    tg.events(CLICKS, time="ts")
+    .dedupe(on="user", within="10 seconds")
+    .window(TEN)
+    .agg(n=tg.count())
+    .emit(tg.emit.on_update())
+)
+
+
+def test_a_transcript_knows_the_counters_of_every_operator():
+    script = """
+        rows
+            ts | user
+            1  | ann
+            2  | ann
+        duplicates_filtered {}
+        main
+            op | window_start | window_end | n
+            +I | 0            | 10         | 1
+    """
+    check(DISTINCT, script.format(1))
+    with pytest.raises(AssertionError, match="duplicates_filtered"):
+        check(DISTINCT, script.format(2))
+
+
+def test_a_transcript_with_an_unknown_word_says_which_there_are():
+    with pytest.raises(ValueError, match=r"'duplicate_filtered' is no part .* 'duplicates_filtered'"):
+        check(DISTINCT, "rows\nduplicate_filtered 1")

@@ -28,7 +28,8 @@ from functools import cached_property
 from textwrap import dedent
 from typing import Any
 
-from tidegate.operators.kernel import COUNTERS, JOIN_COUNTERS
+from tidegate.errors import did_you_mean
+from tidegate.operators.kernels import counters_of
 from tidegate.plan.nodes import Plan, sources_of
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import BatchResult, row_differences
@@ -117,10 +118,13 @@ def _step(sections: Sequence[tuple[str, str, str]], plan: Plan) -> Step:
             now = micros_of(at(rest))
         elif word == "watermark":
             named, watermark = True, None if rest == "none" else micros_of(at(rest))
-        elif word in (*COUNTERS, *JOIN_COUNTERS) and rest:  # `errors` is a counter and a channel
+        elif word in counters_of(plan) and rest:  # `errors` is a counter and a channel
             expected.counts[word] = int(rest)
-        else:
+        elif word in plan.channels:
             expected.put(word, *rows(table, plan.channels[word]))
+        else:
+            known = (*_INPUTS, "now", "watermark", *plan.channels, *counters_of(plan))
+            raise ValueError(f"{word!r} is no part of this transcript; {did_you_mean(word, known)}")
     expected.watermark = watermark
     return Step(taken, now, expected, named)
 
