@@ -67,4 +67,4 @@ $(READY): requirements.lock pyproject.toml scripts/setup.sh
 # Only saves time: tests run without it too, so it may fail.
 $(CLASSES): $(READY) tests/spark/class_archive.py
 	@mkdir -p $(@D)
-	-.venv/bin/python -m tests.spark.class_archive $@ 2> $(@:.jsa=.log)
+	-.venv/bin/python -m tests.spark.class_archive $@ > $(@:.jsa=.log) 2>&1
