@@ -1,4 +1,7 @@
-"""A host whose rows cross as on Spark, without Spark: the crossings' own code on plain frames."""
+"""A host whose rows cross as on Spark, without Spark: the crossings' own code on plain frames.
+
+Instants are in some time zone of a session whenever they come from Spark.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate.operators.kernel import HIGHEST, Kernel, Parcel
 from tidegate.operators.ways import Way
+from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Source
 from tidegate.spark.crossing import _PARCEL_ARROW, Crossings, Entrance
 from tidegate.spark.processor import PARCEL
@@ -30,10 +34,19 @@ class Frame:
         for batch in made:
             kept = [(field.name, field.type) for field in batch.schema]
             assert kept == [(field.name, field.type) for field in promised], "what was promised to Spark"
-        return Frame(made)
+        return Frame(made if schema == PARCEL else [_in_the_session(batch) for batch in made])
 
     def parcels(self) -> list[Parcel]:
         return [Parcel(**row) for batch in self.batches for row in batch.to_pylist()]
+
+
+def _in_the_session(rows: Any) -> Any:
+    """Rows as Spark hands them over: instants in the zone of the session."""
+    zoned = [
+        one.cast(pa.timestamp("us", "Asia/Kolkata")) if one.type == TIMESTAMP else one
+        for one in rows.columns
+    ]
+    return type(rows).from_arrays(zoned, rows.schema.names)
 
 
 class CrossingHost(KernelHost):
@@ -46,7 +59,7 @@ class CrossingHost(KernelHost):
         carrier, gap = _carrier(source), None if apart else ways[0].gap
         fields = {field.name: field for field in source.schema}
         named = {source.time: fields[source.time]} | fields | {carrier: pa.field(carrier, pa.string())}
-        enter = Entrance(0, list(named), carrier, list(self._labels), apart)
+        enter = Entrance(0, pa.schema(named.values()), carrier, list(self._labels), apart)
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = (
@@ -55,7 +68,7 @@ class CrossingHost(KernelHost):
             )
             table = to_arrow(some, pa.schema(named.values()))
             numbered = table.rename_columns([f"c{place}" for place in range(len(named))])
-            packed = self._crossings.pack(Frame(numbered.to_batches()), enter, ways)
+            packed = self._crossings.pack(Frame(_in_the_session(numbered).to_batches()), enter, ways)
             for parcel in packed.parcels():
                 if not parcel.channel.startswith(HIGHEST):
                     yield replace(parcel, sender=sender)

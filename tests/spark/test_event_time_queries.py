@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
 from tests.spark.conftest import NOON, run, seconds, write_batches
+from tests.spark.files import write_files
 from tests.spark.test_windows import FLUSH, disordered
 from tidegate.errors import PlanError
 
@@ -422,3 +424,47 @@ def test_draining_reaches_tables_exactly_once(spark: Any, tmp_path: Path) -> Non
     with duckdb.connect(str(path)) as database:
         found = database.execute("select user, n from totals order by user").fetchall()
     assert found == [("a", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_the_zone_of_the_session_shows_neither_in_steps_nor_in_state(
+    spark: Any, tmp_path: Path, kind: str
+) -> None:
+    """A query is started in one zone and goes on in another; instants are keys, values and in state."""
+    schema = f"ts {kind}, user string, seen {kind}"
+    tz = None if kind == "timestamp_ntz" else "UTC"
+    columns = pa.schema(
+        [("ts", pa.timestamp("us", tz)), ("user", pa.string()), ("seen", pa.timestamp("us", tz))]
+    )
+
+    def write(number: int, *seconds: int) -> None:
+        times = [NOON + second * 1_000_000 for second in seconds]
+        table = pa.table([times, ["ann"] * len(times), times[:1] * len(times)], schema=columns)
+        write_files(tmp_path / "clicks", [table], start=number)
+
+    def go_on(zone: str) -> None:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        clicks = spark.readStream.schema(schema).parquet(str(tmp_path / "clicks"))
+        marked = tg.events(clicks, time="ts").map(lambda rows: rows.with_columns(twice=pl.col("seen")))
+        spans = marked.key_by("seen").agg(n=tg.count(), last=tg.max("ts"), twice=tg.min("twice"))
+        rows = marked.reorder()
+        both = tg.together(spans=spans, rows=rows)
+        run(
+            both,
+            tmp_path / "checkpoint",
+            spans=tg.sinks.parquet(tmp_path / "spans"),
+            rows=tg.sinks.parquet(tmp_path / "rows"),
+        )
+
+    try:
+        write(0, 1, 2, 3)
+        go_on("Europe/Berlin")
+        write(1, 1, 4, 5, 5)
+        go_on("Asia/Kolkata")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spans = spark.read.parquet(str(tmp_path / "spans")).filter("op in ('+I', '+U')")
+    newest = max(spans.collect(), key=lambda row: row["n"])
+    assert (newest["n"], seconds_of(newest["last"]), seconds_of(newest["twice"])) == (7, 5, 1)
+    left = spark.read.parquet(str(tmp_path / "rows")).collect()
+    assert sorted(seconds_of(row["ts"]) for row in left) == [1, 2, 3, 4, 5, 5]  # 1 came late again

@@ -49,8 +49,8 @@ class Packed:
         yield parcel_batch([]).slice(0, 0)
         yield pa.RecordBatch.from_pylist(
             [
-                {"bucket": 0, "channel": "^0", "rows": 7, "blob": None, "sender": 0},
-                {"bucket": 0, "channel": "main", "rows": 3, "blob": b"", "sender": 0},
+                {"bucket": 0, "channel": "^0", "rows": 7, "blob": None, "sender": 0, "number": 0},
+                {"bucket": 0, "channel": "main", "rows": 3, "blob": b"", "sender": 0, "number": 1},
             ],
             parcel_batch([]).schema,
         )

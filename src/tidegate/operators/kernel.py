@@ -61,7 +61,7 @@ FILTERED, SHED_ROWS = "filtered", "shed"
 class Parcel:
     """A packed row: what travels between stages. `bucket` is where it is going or came from.
 
-    Parcels of one sender come one after the other, those of several at the same time.
+    Parcels of one sender come one after the other, by their numbers, those of several at the same time.
     """
 
     bucket: int
@@ -69,6 +69,12 @@ class Parcel:
     rows: int
     blob: bytes | None = None
     sender: int = 0
+    number: int = 0
+
+
+def in_order(parcels: Iterable[Parcel]) -> list[Parcel]:
+    """As they were sent, whoever was fetched from first: so a batch that is run again does the same."""
+    return sorted(parcels, key=lambda parcel: (parcel.sender, parcel.number))
 
 
 @dataclass(frozen=True)

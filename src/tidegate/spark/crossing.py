@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +40,7 @@ _PARCEL_ARROW = pa.schema(
         ("rows", pa.int64()),
         ("blob", pa.binary()),
         ("sender", pa.int32()),
+        ("number", pa.int32()),
     ]
 )
 
@@ -51,7 +53,7 @@ class Entrance:
     """How rows of a source arrive in Python, and what is noted of them there."""
 
     number: int
-    names: list[str]
+    columns: pa.Schema
     #: The column that broken rows travel in.
     carrier: str
     labels: list[int]
@@ -59,9 +61,9 @@ class Entrance:
     apart: bool
 
     def __call__(self, chunk: pa.Table) -> Crossed:
-        rows = chunk.rename_columns(self.names)
+        rows = _in_types(chunk, self.columns)
         parcels: list[Parcel] = []
-        if CLOCK in self.names:
+        if CLOCK in self.columns.names:
             of_clock = rows.column(CLOCK).is_valid()
             parcels += self._highest(HEARTBEAT, rows.filter(of_clock))
             rows = rows.filter(pc.invert(of_clock)).drop_columns(CLOCK)
@@ -83,10 +85,10 @@ class Entrance:
 class Reentry:
     """How they arrive after an earlier crossing."""
 
-    names: list[str]
+    columns: pa.Schema
 
     def __call__(self, chunk: pa.Table) -> Crossed:
-        rows = chunk.rename_columns(self.names)
+        rows = _in_types(chunk, self.columns)
         beside = rows.column(_ASIDE)
         parcels = [parcel for sent in beside.drop_null().to_pylist() for parcel in _unwrapped(sent)]
         return rows.filter(beside.is_null()).drop_columns(_ASIDE), parcels
@@ -112,10 +114,11 @@ class Crossings:
 
         def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sampler, decision = self._sampler(ways), self._decision()
+            sender = Sender()
             for chunk in _chunks(batches):
                 taken, parcels = arrive(chunk)
                 parcels += pack_along(ways, taken, decision, self.labels)
-                yield parcel_batch(parcels, _sender())
+                yield sender.batch(parcels)
             if sampler is not None:
                 yield parcel_batch(list(sampler.parcels(self.labels[0])))
 
@@ -141,8 +144,7 @@ class Crossings:
                 yield batch if leaves else others
             if results:
                 rows = pa.concat_tables(results)
-                sent = list(pack_along(ways, rows, decision, self.labels))
-                yield parcel_batch(sent, _sender())
+                yield Sender().batch(pack_along(ways, rows, decision, self.labels))
             if sampler is not None:
                 yield parcel_batch(list(sampler.parcels(self.labels[0])))
 
@@ -169,7 +171,7 @@ class Crossings:
                 out = pa.concat_tables(all_columns, promote_options="default")
                 yield from out.rename_columns(numbers).to_batches()
 
-        return rows.mapInArrow(cross, spark_schema(numbered)), Reentry(schema.names)
+        return rows.mapInArrow(cross, spark_schema(numbered)), Reentry(schema)
 
     def _results_through(
         self, parcels: DataFrame, channel: str, unpack: Unpack, steps: Sequence[Step], time: str
@@ -177,14 +179,14 @@ class Crossings:
         """An operator's results after some steps."""
 
         def cross(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            decision = self._decision()
+            decision, sender = self._decision(), Sender()
             for batch in batches:
                 found, others = _results(batch, channel)
                 yield others
                 for tables in found:
                     rows, sent = take_steps(steps, unpack(tables), time, decision, self.labels[0])
                     result = Parcel(self.labels[0], channel, rows.num_rows, blobs.encode([rows]))
-                    yield parcel_batch([*sent, result], _sender())
+                    yield sender.batch([*sent, result])
 
         return parcels.mapInArrow(cross, PARCEL)
 
@@ -232,12 +234,31 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def parcel_batch(parcels: list[Parcel], sender: int = 0) -> pa.RecordBatch:
-    rows = [vars(parcel) | {"sender": sender} for parcel in parcels]
-    return pa.RecordBatch.from_pylist(rows, _PARCEL_ARROW)
+def _in_types(chunk: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows under the names and in the types of the plan.
+
+    Spark hands over instants in the time zone of the session. State outlives that, and rows of other
+    sources have none: so they are in UTC from here on, at no cost.
+    """
+    arrived = zip(chunk.columns, columns.types, strict=True)
+    return pa.table(
+        [one if one.type == type else one.cast(type) for one, type in arrived], names=columns.names
+    )
 
 
-def _sender() -> int:
-    """The partition that is being read: what it sends comes in order."""
-    context = TaskContext.get()
-    return context.partitionId() if context else 0
+class Sender:
+    """A task that sends parcels: it numbers them, as Spark need not hand them over in their order."""
+
+    def __init__(self) -> None:
+        context = TaskContext.get()
+        self._partition = context.partitionId() if context else 0
+        self._numbers = count()
+
+    def batch(self, parcels: Iterable[Parcel]) -> pa.RecordBatch:
+        return parcel_batch(
+            [replace(one, sender=self._partition, number=next(self._numbers)) for one in parcels]
+        )
+
+
+def parcel_batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([vars(parcel) for parcel in parcels], _PARCEL_ARROW)

@@ -184,6 +184,7 @@ def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
         F.lit(0).cast("bigint").alias("rows"),
         F.unbase64("user_map_value.page").alias("blob"),
         F.lit(0).alias("sender"),
+        F.lit(0).alias("number"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
-from tidegate.operators.kernel import Clock, Kernel, Parcel
+from tidegate.operators.kernel import Clock, Kernel, Parcel, in_order
 from tidegate.operators.state import RESIDENT, BucketState
 
 
@@ -51,7 +51,7 @@ class HostedKernel:
             else:
                 yield row  # not ours: a side output or a count of an earlier stage passes through
         if own:
-            yield from self._step(bucket, own, times)
+            yield from self._step(bucket, in_order(own), times)
 
     def wake(self, bucket: int, times: Any, fired: int) -> Iterator[Row]:
         yield from self._step(bucket, [], times, fired)

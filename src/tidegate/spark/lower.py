@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack
+from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack, in_order
 from tidegate.operators.kernels import counters_of, kernels_of, unpack_of
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.operators.ways import Way, Ways
@@ -145,7 +145,7 @@ def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
         own, out = _parted(others, lambda row: row.channel in kernel.inputs)
         stored = MemoryPages({row.channel.removeprefix(PAGE): row.blob or b"" for row in pages})
         state = BucketState(stored, plan)
-        for inputs, watermark in ((own, None), ([], _END_OF_TIME)):
+        for inputs, watermark in ((in_order(own), None), ([], _END_OF_TIME)):
             out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
         return pa.Table.from_batches([parcel_batch(out)])
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.spark.hosting import HostedKernel
 
 #: A packed row, as every stage between pack and unpack sees it.
-PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int"
+PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int, number int"
 
 
 # As objects, not as text: Spark would parse text in a call of its own, four times a task.

@@ -42,15 +42,15 @@ class Reading:
         if source.packed_where_read and folder is not None and not ways[0].crossings:
             return self._packed_where_read(folder, number, ways, gap)
         columns = _columns(source, df, gap)
-        names = list(columns)
+        fields = [_field(source, name) for name in columns]
         rows = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values())))
         if df.isStreaming:
             beats = self._beats(number)
             if beats is not None:
                 rows = _with_clock(rows, beats)
-                names.append(CLOCK)
+                fields.append(pa.field(CLOCK, pa.bool_()))
             rows = _under_watermark(rows, "c0", source)
-        enter = Entrance(number, names, _carrier(source), self.crossings.labels, apart)
+        enter = Entrance(number, pa.schema(fields), _carrier(source), self.crossings.labels, apart)
         return self.crossings.pack(rows, enter, ways)
 
     def _packed_where_read(
@@ -59,9 +59,11 @@ class Reading:
         """Spark has the parcels only, and with them how far time has come."""
         source = self.sources[number]
         names = [source.time, *(name for name in source.schema.names if name != source.time)]
-        enter = Entrance(number, [*names, BROKEN], BROKEN, self.crossings.labels, apart=False)
+        columns = pa.schema([source.row_schema.field(name) for name in names])
+        arriving = columns.append(_field(source, BROKEN))
+        enter = Entrance(number, arriving, BROKEN, self.crossings.labels, apart=False)
         packing = Packing(
-            columns=pa.schema([source.row_schema.field(name) for name in names]),
+            columns=columns,
             rows=source.row_schema,
             latest=_latest_instant(source),
             too_far=_too_far(source),
@@ -104,6 +106,12 @@ def _columns(source: Source, df: DataFrame, gap: str | None) -> dict[str, Column
     carrier = _carrier(source)
     columns[carrier] = F.when(sound, columns.get(carrier, F.lit(None))).otherwise(told)
     return columns
+
+
+def _field(source: Source, column: str) -> pa.Field:
+    if column == BROKEN:
+        return pa.field(BROKEN, pa.string())
+    return source.row_schema.field(column)
 
 
 def _carrier(source: Source) -> str:
