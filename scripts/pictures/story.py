@@ -9,12 +9,12 @@ from datetime import timedelta
 from scripts.pictures.play import Beat, as_written
 from scripts.pictures.timeline import Band, Bar, Lane, Mark, Pair, draw, spread
 from tidegate.operators import aggregates as a
+from tidegate.operators.late import THE_END
 from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Sliding
 from tidegate.testing import KernelHost, Transcript, at
-from tidegate.testing.host import END_OF_TIME
 from tidegate.testing.table import Row, micros_of
 
 #: Counters that a picture tells where they are not zero.
@@ -76,7 +76,7 @@ class Story:
 
     def _watermarks(self, beat: Beat) -> list[float] | None:
         """That of the sources, and in a chain that of the second operator."""
-        if self.time is not None or beat.result.watermark == END_OF_TIME:
+        if self.time is not None or beat.result.watermark == THE_END:
             return None
         if beat.result.watermark is None:
             return []

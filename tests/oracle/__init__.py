@@ -56,7 +56,7 @@ class Oracle:
 
     def end(self) -> BatchResult:
         """The end of a batch query: everything closes."""
-        return self.batch_of([[] for _ in sources_of(self.plan)], 1 << 60)
+        return self.batch_of([[] for _ in sources_of(self.plan)], 1 << 61)
 
     def results(self) -> list[Row]:
         """The current results of all open windows of the last operator."""

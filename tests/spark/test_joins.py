@@ -343,3 +343,14 @@ def test_sparks_own_join_finds_the_same_pairs_and_ours_keeps_nothing(spark: Any,
     left_over = stored_bytes(spark, tmp_path / "ours" / "ckpt")
     assert held > 100_000
     assert left_over < 10_000, "of a row on each side"
+
+
+def test_buckets_without_rows_have_nothing_to_close(spark: Any) -> None:
+    """Of a batch the first bucket always has a count; of sessions it may have none."""
+    rows = spark.sql("select timestamp'2024-05-01 12:00:01Z' ts, 'ann' user, 1.5D price")
+    left, right = (
+        tg.events(df, time="ts").key_by("user").window(tg.session("5 s")) for df in (rows, rows.limit(9))
+    )
+    assert left.join(right, how="full").to_df(buckets=7).count() == 1
+    nobody = tg.events(rows.limit(0), time="ts").key_by("user").window(tg.session("5 s"))
+    assert nobody.join(right).to_df(buckets=7).count() == 0

@@ -6,6 +6,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
+import tidegate as tg
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, dedupe_plan, hopping, plan_of
 from tidegate import connectors
 from tidegate.api import emit, sinks
@@ -21,7 +22,7 @@ from tidegate.plan.identity import identity_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
-from tidegate.testing import Changelog, IllegalChange, KernelHost, replay
+from tidegate.testing import Changelog, DryRun, IllegalChange, KernelHost, Stream, consolidate, replay
 from tidegate.testing.table import instant_of
 
 ON_UPDATE, CHANGELOG = Retracting(), Retracting(before="-D", after="+I")
@@ -366,3 +367,17 @@ def test_a_changelog_of_folds_that_nobody_could_apply(batches, message):
     rows = [[{"user": "ann", "n": n, "op": op} for op, n in batch] for batch in batches]
     with pytest.raises(IllegalChange, match=message):
         replay(rows, ("user",))
+
+
+@pytest.mark.parametrize("lateness", ["0 s", "5 s"])
+def test_the_end_comes_for_folds_that_are_held_back(lateness):
+    """A fold that waits for its turn puts out its last value at the end, however far it is behind."""
+    stream = Stream(pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string())]))
+    in_windows = tg.events(stream, time="ts").key_by("user")
+    windows = in_windows.window(tg.tumbling("10 s"), allowed_lateness=lateness)
+    closed = windows.agg(n=tg.count()).emit(tg.emit.on_window_close())
+    total = closed.events(time="window_end").key_by("user").agg(n=tg.sum("n"))
+    run = DryRun(total.emit(tg.emit.periodic("1 hour")))
+    run.batch("ts | user\n1 | ann\n2 | ann\n30 | ann")
+    out = [*run.batch("").main, *run.end().main]
+    assert [row["n"] for row in consolidate(out)] == [3]

@@ -428,3 +428,16 @@ def test_a_join_explains_itself():
         "      Events[time=at, tolerance=0 seconds, columns=(at, user, shop, price, note)]"
     )
     assert logical_join(TEN, TEN).label() == "Join[inner, match=overlap]"
+
+
+def test_the_event_time_can_be_a_key():
+    """Both sides then share it, under the name it has on the left."""
+    rows = columns(("n", pa.int64()))
+    sides = (
+        side(rows, ("user", "ts")),
+        side(rows.set(0, pa.field("at", TIMESTAMP)), ("user", "at"), time="at"),
+    )
+    join = Join(*sides)
+    assert join.order == ("ts", "ts")
+    assert join.times["ts"] <= join.times["left_window_start"]
+    assert Derived(join, "ts").hold_back == join.times["ts"]

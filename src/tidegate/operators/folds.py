@@ -22,7 +22,7 @@ from tidegate.operators.state import KEY
 from tidegate.operators.windowed import AggregateKernel
 from tidegate.plan.windowing import Emit
 
-#: When folds end: only the end of a batch query comes so late.
+#: When folds end: only THE_END comes so late.
 END_OF_TIME = 1 << 60
 
 

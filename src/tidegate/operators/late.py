@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 #: Stands for a time, or a window, long before any data.
 NEVER = -(1 << 60)
 
+#: The watermark at the end of a batch query, or of a drained one: past the end of every window there
+#: is, folds among them, however far operators are held back.
+THE_END = 1 << 61
+
 
 @dataclass(frozen=True)
 class AllowedLatenessTracker:

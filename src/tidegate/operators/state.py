@@ -133,7 +133,8 @@ class BucketState:
         if self.directory.plan != plan:
             raise StateError(
                 "the checkpoint's state was written by another plan: "
-                f"stored {self.directory.plan}, running {plan}; use a new checkpoint location"
+                f"stored {self.directory.plan}, running {plan}; use a new checkpoint location. If only "
+                "the number of shuffle partitions differs, buckets=… can be what it was at first"
             )
 
     # -- keys -------------------------------------------------------------------------------

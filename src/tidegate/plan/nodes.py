@@ -19,6 +19,7 @@ from tidegate.plan.joins import (
     Match,
     PairColumns,
     Reach,
+    Side,
     check_choices,
     check_windows,
     reach,
@@ -110,8 +111,13 @@ class Join:
 
     @property
     def order(self) -> tuple[str, ...]:
-        sides = zip(SIDES, self.inlets, strict=True)
-        return tuple(self.pair.names[name][inlet.feed.time] for name, inlet in sides)
+        sides = zip(SIDES, self.sides, strict=True)
+        return tuple(self._in_pairs(name, side) for name, side in sides)
+
+    def _in_pairs(self, name: Side, side: WindowBy) -> str:
+        """What the event time of a side is called in pairs; if it is a key, both sides share it."""
+        time, keys = side.input.input.time, side.input.keys
+        return self.pair.keys[keys.index(time)].name if time in keys else self.pair.names[name][time]
 
     @property
     def stays(self) -> Micros | None:

@@ -53,18 +53,20 @@ def stored_identity(checkpoint: str) -> Identity | None:
 
 def claim(checkpoint: str, identity: Identity) -> str:
     """Write the note on the first start; on later ones check that nothing differs. The query's id."""
-    stored = _stored(checkpoint)
-    if stored is None:
-        if exists(posixpath.join(checkpoint, "offsets")):
-            raise CheckpointMismatch(
-                f"{checkpoint} is the checkpoint of a query that tidegate did not start: "
-                "choose a new checkpoint location"
-            )
-        stored = Note(str(uuid.uuid4()), identity)
-        write_note(posixpath.join(checkpoint, NOTE), asdict(stored))
-    elif stored.identity != identity:
+    stored, begun = _stored(checkpoint), exists(posixpath.join(checkpoint, "offsets"))
+    if stored is not None and stored.identity == identity:
+        return stored.query
+    if begun and stored is None:
+        raise CheckpointMismatch(
+            f"{checkpoint} is the checkpoint of a query that tidegate did not start: "
+            "choose a new checkpoint location"
+        )
+    if begun and stored is not None:
         raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
-    return stored.query
+    # Without a batch there is nothing that could differ: an earlier start got no further than its sinks.
+    note = Note(stored.query if stored else str(uuid.uuid4()), identity)
+    write_note(posixpath.join(checkpoint, NOTE), asdict(note))
+    return note.query
 
 
 def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:

@@ -18,6 +18,7 @@ from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.accumulators import Accumulators
 from tidegate.operators.dedupe import DIGEST
+from tidegate.operators.late import NEVER
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
@@ -32,7 +33,6 @@ from tidegate.spark.checkpoint import stored_identity
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
 )
-_BEGINNING = -(1 << 60)
 
 #: The tables that hold rows, or ids of rows.
 _ROWS = ("rows", "seen", *SIDES)
@@ -184,7 +184,7 @@ def _open(bucket: BucketState, total: OperatorState) -> int:
     """How much is open: what has ended, allowed lateness included, only waits to be cleared away."""
     tables = {page.table for page in bucket.directory.pages}
     lateness = micros(total.identity.get("allowed lateness", "0 s"), "allowed lateness", zero=True)
-    ended = _BEGINNING if total.watermark is None else total.watermark - lateness
+    ended = NEVER if total.watermark is None else total.watermark - lateness
     if "sessions" in tables:
         live = SessionStore(bucket).where(pl.lit(True), ended)
         return 0 if live is None else len(live)

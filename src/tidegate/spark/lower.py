@@ -15,6 +15,7 @@ from tidegate.errors import PlanError
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack, in_order
 from tidegate.operators.kernels import counters_of, kernels_of, unpack_of
+from tidegate.operators.late import THE_END
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
@@ -35,8 +36,6 @@ OBSERVATION = "tidegate"
 
 #: Channels whose name starts with this are stored pages, the rest is the page's name.
 PAGE = "page:"
-
-_END_OF_TIME = 1 << 60
 
 Merge = Callable[[DataFrame, Kernel, str], DataFrame]
 
@@ -79,6 +78,8 @@ def lower(
     """
     plan = optimize(plan, fusion)
     kernels = kernels_of(plan)
+    if buckets is not None and buckets < 1:
+        raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(plan, len(labels), blobs.VERSION)
     lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, plan)
@@ -145,8 +146,9 @@ def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
         own, out = _parted(others, lambda row: row.channel in kernel.inputs)
         stored = MemoryPages({row.channel.removeprefix(PAGE): row.blob or b"" for row in pages})
         state = BucketState(stored, plan)
-        for inputs, watermark in ((in_order(own), None), ([], _END_OF_TIME)):
-            out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
+        for inputs, watermark in ((in_order(own), None), ([], THE_END)):
+            if own or pages:  # a bucket may have nothing but counts that pass by
+                out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
         return pa.Table.from_batches([parcel_batch(out)])
 
     return parcels.groupBy("bucket").applyInArrow(merge, PARCEL)

@@ -12,6 +12,7 @@ from tidegate.plan.channels import OP, WINDOW_COLUMNS
 from tidegate.plan.event_time import EVENT_TIME
 from tidegate.plan.feeds import Feed
 from tidegate.plan.inlets import KeyBy
+from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Session
 from tidegate.sql.aggregates import AggregateCall, aggregate_call, is_aggregate
@@ -64,6 +65,12 @@ def grouped(
         keyed = KeyBy(feed, tuple(results.keys))
     in_windows, late_sinks = windowed(text, select, call, keyed, sinks)
     plan = _results(text, select, results, in_windows, call)
+    if having is not None and plan.emission == OnWatermark() and in_windows.lateness:
+        raise text.refuse(
+            select.args["having"].this,
+            "HAVING with ALLOW LATENESS: a result that no longer meets it would stay, as plain rows "
+            "cannot take it back; use EMIT CHANGES, or EMIT ON WINDOW CLOSE for one row a window",
+        )
     return Relation(Planned(plan, inputs, {**sinks_before, **late_sinks}), columns, having)
 
 

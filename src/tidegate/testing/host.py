@@ -17,6 +17,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.late import THE_END
 from tidegate.operators.row_text import row_text
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
@@ -28,8 +29,6 @@ from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, micros_of, to_arrow
 
-#: After every event time, as at the end of a batch query.
-END_OF_TIME = 1 << 60
 _WIDEST_TIMER = 1 << 63
 
 #: A bucket of an operator: the operator's number in the chain, and the bucket's label.
@@ -98,7 +97,7 @@ class KernelHost:
 
     def end(self) -> BatchResult:
         """The end of a batch query: the watermark passes everything."""
-        return self._run([[] for _ in self.sources], END_OF_TIME, 0, 1)
+        return self._run([[] for _ in self.sources], THE_END, 0, 1)
 
     def restart(self) -> None:
         """Forget everything that is not stored, as new worker processes would."""
