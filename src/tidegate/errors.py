@@ -15,6 +15,7 @@ TidegateError
 │   └── SessionError           the Spark session lacks something that cannot be set from here
 ├── WatermarkViolation         a watermark that went back, or came from where it cannot
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
+├── SourceError                a file that cannot be read as it was declared
 ├── SinkError                  a table or folder that cannot take what it is given, or must not
 └── StateError                 stored state that must not be read as if it were ours
 """
@@ -100,6 +101,10 @@ class StepError(TidegateError):
 
     def __reduce__(self) -> tuple[type[StepError], tuple[str, str]]:
         return StepError, (self.step, self.reason)  # it travels from workers to the driver
+
+
+class SourceError(TidegateError):
+    """A file is not what it was declared to be, or no longer what it was; the message names it."""
 
 
 class SinkError(TidegateError):

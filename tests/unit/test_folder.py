@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidegate.connectors import folder as module
 from tidegate.connectors.folder import BEGINNING, Folder, Lines, Parquet
-from tidegate.errors import StartError
+from tidegate.errors import SourceError, StartError
 from tidegate.spark.folder import FolderReader, Settings, shares
 from tidegate.spark.pacing import Control, Taken
 
@@ -222,7 +222,9 @@ def test_a_file_that_became_shorter_is_noticed(tmp_path):
     folder = Folder(tmp_path.as_uri(), Lines())
     offset, _ = folder.take(BEGINNING, ["a"], [9])
     (tmp_path / "a").write_text("1\n")
-    with pytest.raises(EOFError, match="the file has become shorter: 2 bytes of its rows are missing"):
+    with pytest.raises(
+        SourceError, match="the file has become shorter: 2 bytes of its rows are missing"
+    ):
         list(folder.read(offset["batch"][0]))
 
 
@@ -333,3 +335,29 @@ def test_notes_survive_as_they_are(tmp_path):
     assert (control.asked(), control.taken()) == (None, None)
     control.tell(Taken(3, 1.5))
     assert control.taken() == Taken(3, 1.5)
+
+
+def declared(tmp_path, kind: pa.DataType) -> Folder:
+    return Folder(tmp_path.as_uri(), Parquet(pa.schema([("ts", kind)])))
+
+
+def test_of_nanoseconds_microseconds_are_left(tmp_path):
+    """Spark has no more, and a row that has is no reason to stop."""
+    nanos = pa.array([1_700_000_000_000_000_999, None], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"ts": nanos}), tmp_path / "a.parquet")
+    [batch] = declared(tmp_path, pa.timestamp("us", "UTC")).read([("a.parquet", 0, 2)])
+    assert batch.column("ts").cast(pa.int64()).to_pylist() == [1_700_000_000_000_000, None]
+
+
+def test_a_column_of_another_type_says_which_of_which_file(tmp_path):
+    pq.write_table(pa.table({"ts": ["noon"]}), tmp_path / "a.parquet")
+    with pytest.raises(
+        SourceError, match=r"a\.parquet: column 'ts' is string there, and declared as int64"
+    ):
+        list(declared(tmp_path, pa.int64()).read([("a.parquet", 0, 1)]))
+
+
+def test_a_file_that_is_broken_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
+    with pytest.raises(SourceError, match=r"a\.parquet: .*"):
+        declared(tmp_path, pa.int64()).take(BEGINNING, ["a.parquet"], [10])

@@ -205,3 +205,15 @@ def test_memories_are_forgotten_oldest_first_when_they_grow_too_large():
     assert not buckets.get("op", 1).pages
     assert buckets.get("op", 0).pages
     assert buckets.get("op", 2).pages
+
+
+def test_what_a_worker_remembers_counts_with_its_keys():
+    """Long keys can be most of it: counted by pages alone a worker would keep far too many."""
+    buckets = ResidentBuckets(max_bytes=1 << 20)
+    for number in range(8):
+        names = pa.table({"user": [f"{number}-{n}-{'x' * 100}" for n in range(4_000)]})
+        buckets.get("operator", number).keys.codes_of([names])
+    assert buckets.get("operator", 7).size > 4_000 * 100
+    buckets.trim()
+    kept = [number for number in range(8) if len(buckets.get("operator", number).keys)]
+    assert kept in ([7], [6, 7])

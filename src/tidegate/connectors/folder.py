@@ -19,6 +19,7 @@ import hashlib
 import posixpath
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol
@@ -27,6 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
+
+from tidegate.errors import SourceError
 
 Offset = dict[str, Any]
 #: A file's name, and the positions between which its rows are.
@@ -134,13 +137,20 @@ class Parquet:
             first = after
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        columns = [
-            rows.column(field.name).cast(field.type)
-            if field.name in rows.column_names
-            else pa.nulls(rows.num_rows, field.type)
-            for field in self.schema
-        ]
-        return pa.table(columns, schema=self.schema)
+        return pa.table([_column(rows, field) for field in self.schema], schema=self.schema)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    """A column as it was declared. Of nanoseconds, which Spark does not know, microseconds are left."""
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(field.name)
+    nanos = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+    try:
+        return column.cast(field.type, safe=not nanos)
+    except pa.ArrowException as error:
+        kinds = f"column {field.name!r} is {column.type} there, and declared as {field.type}"
+        raise pa.ArrowInvalid(f"{kinds}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -175,9 +185,14 @@ class Folder:
             with self._opened(name) as file:
                 yield from self.format.read(file, begin, end)
 
-    def _opened(self, name: str) -> pa.NativeFile:
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[pa.NativeFile]:
         filesystem, path = fs.FileSystem.from_uri(self.uri)
-        return filesystem.open_input_file(posixpath.join(path, name))
+        with filesystem.open_input_file(posixpath.join(path, name)) as file:
+            try:
+                yield file
+            except (pa.ArrowException, EOFError) as error:
+                raise SourceError(f"{posixpath.join(self.uri, name)}: {error}") from error
 
 
 class _Cutting:

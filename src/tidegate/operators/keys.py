@@ -46,6 +46,12 @@ class KeyIndex:
         return len(self._codes)
 
     @property
+    def size(self) -> int:
+        """About how many bytes the known keys take."""
+        own = self._hashes.nbytes + self._codes.nbytes
+        return own + sum(chunk.get_total_buffer_size() for chunk in self._chunks)
+
+    @property
     def table(self) -> pa.Table:
         """The known keys, in the order of their codes."""
         if len(self._chunks) > _MANY_CHUNKS:

@@ -93,7 +93,7 @@ class Resident:
 
     @property
     def size(self) -> int:
-        return sum(int(page.estimated_size()) for page in self.pages.values())
+        return self.keys.size + sum(int(page.estimated_size()) for page in self.pages.values())
 
 
 class ResidentBuckets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -22,15 +23,15 @@ _IDENTITY = {"operator": "none", "buckets": "0"}
 class PassingQuery:
     """A running query that keeps nothing. `spark` is the Spark query underneath."""
 
-    def __init__(self, spark: StreamingQuery, counts: dict[int, int], pacing: Pacing) -> None:
+    def __init__(self, spark: StreamingQuery, passed: Counter[str], pacing: Pacing) -> None:
         self.spark = spark
-        self._counts = counts
+        self._passed = passed
         self._pacing = pacing
 
     @property
     def metrics(self) -> dict[str, float]:
         """Rows since the start; every row that comes in goes out."""
-        rows = sum(self._counts.values())
+        rows = self._passed["rows"]
         return {"rows_in": rows, "rows_out": rows} | self._pacing.metrics()
 
     @property
@@ -61,24 +62,25 @@ def start_passing(
     checkpoint = location(checkpoint)
     target = Target(claim(checkpoint, _IDENTITY), MAIN, arrow_schema(rows))
     write = sink.prepare(target) if isinstance(sink, Preparable) else sink
-    counts: dict[int, int] = {}
+    passed = Counter[str]()
     pacing = Pacing.of([rows], pace, checkpoint)
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         begun = now()
         batch.persist()
         try:
-            counts[batch_id] = batch.count()
-            if counts[batch_id]:
+            count = batch.count()
+            if count:
                 write(batch, batch_id)
         finally:
             batch.unpersist()
-        pacing.observe(counts[batch_id], begun)
+        passed["rows"] += count
+        pacing.observe(count, begun)
 
     stream = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
     pacing.begin()
-    running = PassingQuery(stream.start(), counts, pacing)
+    running = PassingQuery(stream.start(), passed, pacing)
     pacing.hold(lambda: running.is_active)
     return running
