@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate.operators.kernel import HIGHEST, Kernel, Parcel
-from tidegate.operators.ways import Way
+from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Source
 from tidegate.spark.crossing import _PARCEL_ARROW, Crossings, Entrance
@@ -55,8 +55,7 @@ class CrossingHost(KernelHost):
     def _pack(
         self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
     ) -> Iterator[Parcel]:
-        apart = len(ways) > 1 or bool(ways[0].in_one().steps)
-        carrier, gap = _carrier(source), None if apart else ways[0].gap
+        carrier, gap, apart = _carrier(source), gap_at_source(ways), take_steps_or_part(ways)
         fields = {field.name: field for field in source.schema}
         named = {source.time: fields[source.time]} | fields | {carrier: pa.field(carrier, pa.string())}
         enter = Entrance(0, pa.schema(named.values()), carrier, list(self._labels), apart)

@@ -154,7 +154,8 @@ def test_the_state_of_another_plan_is_refused():
         BucketState(store, "other")
     assert str(error.value) == (
         "the checkpoint's state was written by another plan: "
-        "stored one, running other; use a new checkpoint location"
+        "stored one, running other; use a new checkpoint location. "
+        "If only the number of shuffle partitions differs, buckets=… can be what it was at first"
     )
 
 

@@ -62,6 +62,16 @@ class Way:
         return self.steps != () and self.steps[:1] == other.steps[:1] and self.time == other.time
 
 
+def take_steps_or_part(ways: Sequence[Way]) -> bool:
+    """Do rows of these ways take steps, or go to several operators?"""
+    return len(ways) > 1 or bool(ways[0].in_one().steps)
+
+
+def gap_at_source(ways: Sequence[Way]) -> str | None:
+    """The column with each row's own gap, where it is looked at before any step can change it."""
+    return None if take_steps_or_part(ways) else ways[0].gap
+
+
 def pack_along(
     ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
 ) -> Iterator[Parcel]:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.operators.keyed import BROKEN, REASON_END
-from tidegate.operators.ways import Way
+from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.feeds import MAX_FUTURE, Source
 from tidegate.plan.time import ProcessingTime, render
@@ -36,8 +36,7 @@ class Reading:
     def parcels(self, number: int, ways: Sequence[Way]) -> DataFrame:
         """The rows of one source, packed for the operators that read it."""
         source, df = self.sources[number], self.frames[number]
-        apart = len(ways) > 1 or bool(ways[0].in_one().steps)
-        gap = None if apart else ways[0].gap
+        gap = gap_at_source(ways)
         folder = as_read(df)
         if source.packed_where_read and folder is not None and not ways[0].crossings:
             return self._packed_where_read(folder, number, ways, gap)
@@ -50,6 +49,7 @@ class Reading:
                 rows = _with_clock(rows, beats)
                 fields.append(pa.field(CLOCK, pa.bool_()))
             rows = _under_watermark(rows, "c0", source)
+        apart = take_steps_or_part(ways)
         enter = Entrance(number, pa.schema(fields), _carrier(source), self.crossings.labels, apart)
         return self.crossings.pack(rows, enter, ways)
 

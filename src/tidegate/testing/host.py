@@ -21,7 +21,7 @@ from tidegate.operators.late import THE_END
 from tidegate.operators.row_text import row_text
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.operators.ways import Way, Ways, pack_along
+from tidegate.operators.ways import Way, Ways, gap_at_source, pack_along
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Plan, sources_of
@@ -133,9 +133,7 @@ class KernelHost:
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = rows[start : start + size]
             yield Parcel(0, ROWS_IN, len(some))
-            # A row's own gap is looked at where no step can have changed it.
-            gap = ways[0].gap if len(ways) == 1 and not ways[0].in_one().steps else None
-            yield from self._along(ways, self._table(source, gap, some), sender)
+            yield from self._along(ways, self._table(source, gap_at_source(ways), some), sender)
 
     def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
         """What one operator put out, as those that read it take it; all else passes by."""
