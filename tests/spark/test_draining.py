@@ -1,6 +1,9 @@
 """Draining again and again: a table fed by the sink always has the last word on each window."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
 from tests.spark.conftest import run, seconds, write_batches
+from tidegate.spark.query import BatchWriter
 
 
 class Fed:
@@ -108,3 +112,38 @@ def test_each_drain_is_compared_with_the_one_before_it(fed: Fed, tmp_path: Path)
     fed.add([(3, "a", -2.0)], [(15, "b", 0.0)])
     run(fed.spend(), tmp_path / "checkpoint", main=main)
     assert spends(main) == [("a", 5.0), ("a", 7.0), ("a", 5.0), ("a", 7.0), ("a", 5.0)]
+
+
+def test_a_batch_that_comes_between_end_and_stop_is_left_to_the_next_start(
+    fed: Fed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query ends as one that was stopped does, whoever waits for it."""
+    came_after, write = Event(), BatchWriter.__call__
+
+    def noticed(writer: BatchWriter, packed: Any, batch_id: int) -> None:
+        if writer._ended:
+            came_after.set()
+        write(writer, packed, batch_id)
+
+    monkeypatch.setattr(BatchWriter, "__call__", noticed)
+    main = tg.sinks.memory()
+    fed.add([(1, "a", 5.0)], [(15, "b", 1.0)])
+    query = fed.spend().start(checkpoint=tmp_path / "checkpoint", main=main)
+    query.process_all_available()
+    stop = query.spark.stop
+
+    def stops_late() -> None:
+        fed.add([(16, "b", 1.0)], [(30, "c", 1.0)])
+        assert came_after.wait(60)
+        time.sleep(1)  # long enough for a failure to end the query
+        stop()
+
+    monkeypatch.setattr(query.spark, "stop", stops_late)
+    with ThreadPoolExecutor() as threads:
+        ended = threads.submit(query.await_termination)
+        query.stop(drain=True)
+        assert ended.result(timeout=60)
+    assert query.spark.exception() is None
+    assert spends(main, until=60) == [("a", 5.0), ("b", 1.0)]
+    run(fed.spend(), tmp_path / "checkpoint", main=main).stop(drain=True)
+    assert spends(main, until=60) == [("a", 5.0), ("b", 1.0), ("b", 2.0), ("c", 1.0)]
