@@ -4,6 +4,10 @@ The state is read as Spark stored it, and the same kernels run over it as over a
 stream is over. The checkpoint stays as it is, so the next start goes on from there. What was drained
 is written down beside the checkpoint: a result that comes out again unchanged is left out then, and
 changes (`op`) are taken back first, so that the table is again what the checkpoint says it is.
+
+Unchanged means: as it went out last. So of windows that were drained, results that may be corrected
+later are written down as well, by each batch that has some. A batch is compared with what those before
+it wrote down: one that is replayed is compared with the same rows again.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from math import inf
+from operator import and_
 
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,11 +29,15 @@ from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
+from tidegate.plan.policies import OnWatermark
+from tidegate.plan.windowing import Emit
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
 
 _FOLDER = "tidegate.drained"
+_SINCE = "since"
+_PLACE, _LAST = "__tidegate_place", "__tidegate_last"
 _UNDO = {"+I": "-D", "+U": "-U", "-U": "+U", "-D": "+I"}
 
 
@@ -87,10 +96,26 @@ class Drained:
         undone = {extra.rows for extra in self.extras if extra.undoes}
         return [extra for extra in self.extras if extra.rows not in undone]
 
-    def out(self, spark: SparkSession) -> DataFrame | None:
-        """The rows that are out before their time."""
-        folders = [self.folder_of(extra) for extra in self.extras]
-        return reduce(DataFrame.unionAll, map(spark.read.parquet, folders)) if folders else None
+    def rows(self, spark: SparkSession) -> list[DataFrame]:
+        """The rows of each drain."""
+        return [spark.read.parquet(self.folder_of(extra)) for extra in self.extras]
+
+    def since(self, spark: SparkSession, batch_id: int) -> list[DataFrame]:
+        """What batches before this one have put out last of that which had been drained, if anything."""
+        return [spark.read.parquet(self._since(number)) for number in self._kept(batch_id)[-1:]]
+
+    def keep(self, rows: DataFrame, batch_id: int) -> None:
+        """Write down what this batch and those before it have put out last of that."""
+        rows.write.mode("overwrite").parquet(self._since(batch_id))
+        for number in self._kept(batch_id)[:-1]:  # a replay still needs the one before
+            filesystem, folder = fs.FileSystem.from_uri(self._since(number))
+            filesystem.delete_dir(folder)
+
+    def _kept(self, before: int) -> list[int]:
+        return sorted(number for number in _numbered(self._since()) if number < before)
+
+    def _since(self, *batch: int) -> str:
+        return posixpath.join(self.checkpoint, _FOLDER, _SINCE, *map(str, batch))
 
     def _save(self) -> None:
         write_note(_note(self.checkpoint), [asdict(extra) for extra in self.extras])
@@ -105,8 +130,8 @@ class Drain:
     spark: SparkSession
     drained: Drained
     write: Write
-    #: What is out before its time, and when the last of it is over.
-    _out: DataFrame | None = None
+    #: What was drained, and when the last of it is over.
+    _drained: list[DataFrame] = field(default_factory=list)
     _horizon: float = 0
 
     def run(self) -> None:
@@ -115,9 +140,9 @@ class Drain:
         if after < 0 or (self.plan.retracts and self.drained.not_undone()):
             return
         rows = self._open_rows()
-        earlier = None if self.plan.retracts else self.drained.out(self.spark)
-        if earlier is not None:
-            rows = rows.exceptAll(earlier)
+        if self.drained.extras and not self.plan.retracts:
+            # What is open still has not come out but by drains.
+            rows = rows.exceptAll(_last_of_each(self.drained.rows(self.spark), self.plan))
         extra = Extra(after, f"{after}-{len(self.drained.extras)}")
         in_order = rows.orderBy(_time(self.plan))
         in_order.write.mode("overwrite").parquet(self.drained.folder_of(extra))
@@ -129,10 +154,11 @@ class Drain:
         if self.plan.retracts:
             self.drained.undo()
         self.drained.apply(self.spark, self.write)
-        out = None if self.plan.retracts else self.drained.out(self.spark)
-        last = None if out is None else _last_time(out, self.plan)
-        if last is not None:
-            self._out, self._horizon = out, _never_heard_of_again(self.plan, last)
+        if self.drained.extras and not self.plan.retracts:
+            drained = self.drained.rows(self.spark)
+            last = _last_time(reduce(DataFrame.unionAll, drained), self.plan)
+            if last is not None:
+                self._drained, self._horizon = drained, _never_heard_of_again(self.plan, last)
 
     def between(self, writes: Mapping[str, Write], passed: Callable[[], int | None]) -> dict[str, Write]:
         """Writes of micro-batches, each in its place among those of draining. `passed` is W."""
@@ -141,15 +167,22 @@ class Drain:
             return lambda rows, batch_id: write(rows, self.drained.number_of(batch_id))
 
         def results(rows: DataFrame, batch_id: int) -> None:
-            numbered(self.write)(self._without_drained(rows, passed()), batch_id)
+            numbered(self.write)(self._without_drained(rows, batch_id, passed()), batch_id)
 
         return {name: numbered(write) for name, write in writes.items()} | {MAIN: results}
 
-    def _without_drained(self, rows: DataFrame, passed: int | None) -> DataFrame:
+    def _without_drained(self, rows: DataFrame, batch_id: int, passed: int | None) -> DataFrame:
         """Results without those that are out already, just as they are."""
-        if self._out is None or (passed is not None and passed > self._horizon):
+        if not self._drained or (passed is not None and passed > self._horizon):
             return rows  # what was drained has closed since, and is never mentioned again
-        rest = rows.exceptAll(self._out)
+        out = self._drained
+        if _corrects(self.plan):
+            since = self.drained.since(self.spark, batch_id)
+            put_out = _of_the_same(rows, self._drained, self.plan)
+            if not put_out.isEmpty():
+                self.drained.keep(_last_of_each([*since, put_out], self.plan), batch_id)
+            out = out + since
+        rest = rows.exceptAll(_last_of_each(out, self.plan))
         return rest.orderBy(_time(self.plan)) if isinstance(self.plan, Reorder) else rest
 
     def _open_rows(self) -> DataFrame:
@@ -190,10 +223,41 @@ def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
 
 def last_batch(checkpoint: str) -> int:
     """The last micro-batch that was committed, or -1."""
-    filesystem, folder = fs.FileSystem.from_uri(checkpoint)
-    selector = fs.FileSelector(posixpath.join(folder, "commits"), allow_not_found=True)
-    names = (info.base_name for info in filesystem.get_file_info(selector))
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    return max(_numbered(posixpath.join(checkpoint, "commits")), default=-1)
+
+
+def _numbered(uri: str) -> list[int]:
+    """The numbers that files and folders in a folder have as names."""
+    filesystem, folder = fs.FileSystem.from_uri(uri)
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return [int(info.base_name) for info in found if info.base_name.isdigit()]
+
+
+def _identity(plan: Output) -> list[str]:
+    """The columns that tell results apart, quoted; none where each row stands for itself."""
+    return [] if plan.by_row or not isinstance(plan, Emit) else [quoted(name) for name in plan.identity]
+
+
+def _corrects(plan: Output) -> bool:
+    """May a result that was put out when it was due come again?"""
+    return isinstance(plan, Emit) and plan.emission == OnWatermark() and plan.windowed.lateness > 0
+
+
+def _last_of_each(out: list[DataFrame], plan: Output) -> DataFrame:
+    """What is out: of rows with an identity the one that came last, of others all."""
+    if not _identity(plan):
+        return reduce(DataFrame.unionAll, out)
+    in_turn = [rows.withColumn(_PLACE, F.lit(place)) for place, rows in enumerate(out)]
+    whole = F.struct(*(F.col(quoted(name)) for name in out[0].columns))
+    by_identity = reduce(DataFrame.unionAll, in_turn).groupBy(*_identity(plan))
+    return by_identity.agg(F.max_by(whole, _PLACE).alias(_LAST)).select(f"{_LAST}.*")
+
+
+def _of_the_same(rows: DataFrame, drained: list[DataFrame], plan: Output) -> DataFrame:
+    """The rows whose identity is among those that were drained."""
+    among = reduce(DataFrame.unionAll, drained)
+    same = reduce(and_, (rows[name].eqNullSafe(among[name]) for name in _identity(plan)))
+    return rows.join(among, same, "left_semi")
 
 
 def _undone(rows: DataFrame) -> DataFrame:

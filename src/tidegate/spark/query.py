@@ -29,6 +29,9 @@ from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.session import prepare_session
 
+#: How long a batch that came after the end waits for the query to be stopped; it takes moments.
+_LONGEST_STOP = timedelta(minutes=10)
+
 
 @dataclass
 class BatchWriter:
@@ -47,22 +50,27 @@ class BatchWriter:
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         with self._lock:
-            if self._ended:
-                raise StartError("the query is being drained: this batch belongs to the next start")
-            self._last, begun = batch_id, now()
-            # Several channels are written from one computation: without this each would run it again.
-            packed.persist()
-            try:
-                counts = self._write_channels(packed, batch_id)
-            finally:
-                packed.unpersist()
-            if self.progress is not None:
-                self.progress.write(self.metrics.sources.note())
-            rows = counts[ROWS_IN]
-            if self.shedding is not None:
-                told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
-                self.pacing.throttle(told.throttle)
-            self.pacing.observe(rows, begun)
+            if not self._ended:
+                self._write(packed, batch_id)
+                return
+        _wait_to_be_stopped(packed)
+        raise StartError("the query is being drained: this batch belongs to the next start")
+
+    def _write(self, packed: DataFrame, batch_id: int) -> None:
+        self._last, begun = batch_id, now()
+        # Several channels are written from one computation: without this each would run it again.
+        packed.persist()
+        try:
+            counts = self._write_channels(packed, batch_id)
+        finally:
+            packed.unpersist()
+        if self.progress is not None:
+            self.progress.write(self.metrics.sources.note())
+        rows = counts[ROWS_IN]
+        if self.shedding is not None:
+            told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
+            self.pacing.throttle(told.throttle)
+        self.pacing.observe(rows, begun)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -150,8 +158,10 @@ class Query:
                 "stop(drain=True) of results side by side: only queries of one result can be drained; "
                 "stop without it, and what is open stays open for the next start"
             )
-        self._writer.end(lambda: self.is_active)
-        self.spark.stop()
+        try:
+            self._writer.end(lambda: self.is_active)
+        finally:
+            self.spark.stop()  # in any case: a batch may be waiting for it
         self._drain.run()
 
 
@@ -210,6 +220,17 @@ def start(
     running = Query(stream.start(), writer, drain)
     pacing.hold(lambda: running.is_active)
     return running
+
+
+def _wait_to_be_stopped(packed: DataFrame) -> None:
+    """Sleep in the thread of Spark's query, which a stop interrupts.
+
+    Spark takes that interruption for what it is, and any other error for a failure of the query. To come
+    back without one would be to say that the batch was written.
+    """
+    jvm = packed.sparkSession._jvm
+    assert jvm is not None
+    jvm.java.lang.Thread.sleep(_LONGEST_STOP // timedelta(milliseconds=1))
 
 
 def _may_be_idle(plan: Plan) -> bool:
