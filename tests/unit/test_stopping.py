@@ -1,5 +1,6 @@
 """Stopping with a drain, without Spark: what a batch that comes too late does, and who is told."""
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from tidegate.errors import StartError
 from tidegate.spark import query as queries
+from tidegate.spark.drain import last_begun
 from tidegate.spark.query import BatchWriter, Query
 
 NOTHING: Any = None
@@ -85,6 +87,32 @@ def test_a_drain_stops_first(tmp_path: Path) -> None:
 def test_a_drain_that_is_refused_stops_all_the_same(tmp_path: Path) -> None:
     writer, recorded = writer_at(tmp_path), Recorded(active=False)
     writer._last = 3  # written, and the query failed before it was committed
-    with pytest.raises(StartError, match=r"^batch 3 was written and the query failed before it was"):
+    with pytest.raises(
+        StartError, match=r"^batch 3 may have been written, and the query ended before it was"
+    ):
         query_of(writer, recorded).stop(drain=True)
+    assert recorded.calls == ["stop"]
+
+
+def test_a_batch_that_an_earlier_run_may_have_written_is_written_first(tmp_path: Path) -> None:
+    """Its rows may be in the sink: a drain must not take its number."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()
+    (tmp_path / "commits").mkdir()
+    writer = replace(writer_at(tmp_path), begun_before=last_begun(tmp_path.as_uri()))
+    ends = Thread(target=writer.end, args=(lambda: True,))
+    ends.start()
+    ends.join(0.2)
+    assert ends.is_alive()
+    assert not writer._ended, "the batch can still be written"
+    writer._last = 0
+    (tmp_path / "commits" / "0").touch()
+    ends.join(60)
+    assert writer._ended
+
+
+def test_a_query_that_fails_before_that_batch_is_not_drained(tmp_path: Path) -> None:
+    recorded = Recorded(active=False)
+    with pytest.raises(StartError, match="batch 3 may have been written, and the query ended"):
+        query_of(replace(writer_at(tmp_path), begun_before=3), recorded).stop(drain=True)
     assert recorded.calls == ["stop"]

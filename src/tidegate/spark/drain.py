@@ -226,6 +226,11 @@ def last_batch(checkpoint: str) -> int:
     return max(_numbered(posixpath.join(checkpoint, "commits")), default=-1)
 
 
+def last_begun(checkpoint: str) -> int:
+    """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
+    return max(_numbered(posixpath.join(checkpoint, "offsets")), default=-1)
+
+
 def _numbered(uri: str) -> list[int]:
     """The numbers that files and folders in a folder have as names."""
     filesystem, folder = fs.FileSystem.from_uri(uri)

@@ -22,7 +22,7 @@ from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
-from tidegate.spark.drain import Drain, Drained, last_batch
+from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
@@ -44,6 +44,8 @@ class BatchWriter:
     progress: ProgressNote | None
     shedding: Shedding | None
     pacing: Pacing
+    #: The last batch that an earlier run has begun. Its rows may be in the sinks, under its number.
+    begun_before: int = -1
     _last: int = -1
     _ended: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -74,13 +76,20 @@ class BatchWriter:
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
+        self._wait_for(self.begun_before, lambda: max(self._last, self._committed()), is_active)
         with self._lock:
             self._ended = True
-        while last_batch(self.checkpoint) < self._last and is_active():
+        self._wait_for(self._last, self._committed, is_active)
+
+    def _committed(self) -> int:
+        return last_batch(self.checkpoint)
+
+    def _wait_for(self, batch: int, reached: Callable[[], int], is_active: Callable[[], bool]) -> None:
+        while reached() < batch and is_active():
             time.sleep(0.01)
-        if last_batch(self.checkpoint) < self._last:
+        if reached() < batch:
             raise StartError(
-                f"batch {self._last} was written and the query failed before it was committed: "
+                f"batch {batch} may have been written, and the query ended before it was committed: "
                 "start it again from its checkpoint, and drain it then"
             )
 
@@ -208,7 +217,8 @@ def start(
         writes = drain.between(writes, lambda: metrics.passed)
     shedding = Shedding.of(policy, checkpoint) if policy else None
     pacing = Pacing.of(frames, pace, checkpoint)
-    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing)
+    begun = last_begun(checkpoint)
+    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing, begun)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", checkpoint)
