@@ -27,7 +27,7 @@ def net_change(
     old = out.select(*identity, *values).with_columns(pl.lit(True).alias(_OUT))
     both = now.join(old, on=list(identity), how="left", suffix=_OUT, maintain_order="left")
     known = pl.col(_OUT).is_not_null()
-    same = pl.all_horizontal(pl.col(v).eq_missing(pl.col(v + _OUT)) for v in values)
+    same = pl.all_horizontal(_same(both, v) for v in values)
     changed = both.filter(known & ~same)
     before = changed.select(*identity, *(pl.col(v + _OUT).alias(v) for v in values))
     return pl.concat(
@@ -44,3 +44,10 @@ def latest(rows: Sequence[pl.DataFrame], identity: Sequence[str]) -> pl.DataFram
     if not rows:
         return None
     return pl.concat(rows).unique(list(identity), keep="last", maintain_order=True)
+
+
+def _same(both: pl.DataFrame, value: str) -> pl.Expr:
+    """Is a value what is out, to the bit? Zeros of either sign are equal; their inverses are not."""
+    now, out = pl.col(value), pl.col(value + _OUT)
+    same = now.eq_missing(out)
+    return same & (1 / now).eq_missing(1 / out) if both.schema[value].is_float() else same

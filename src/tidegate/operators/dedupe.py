@@ -89,6 +89,14 @@ class DedupeKernel(RowKernel):
         turn.out.counts["duplicates_filtered"] += int(len(new) - new.sum())
         return self.without_late(turn, came.filter(pl.Series(new)), late[new])
 
+    def without_late(self, turn: Turn, came: pl.DataFrame, late: np.ndarray) -> pl.DataFrame | None:
+        """Rows that are moved to now keep their ids, also where the event time is part of them."""
+        kept = super().without_late(turn, came, late)
+        if kept is None or turn.watermark is None:
+            return kept
+        stays = ~late | self.router.moves(came[TIME].to_numpy(), turn.watermark)
+        return kept.with_columns(came.filter(pl.Series(stays)).select(DIGEST))
+
     def _known(self, state: BucketState, ids: Ids, oldest: int) -> np.ndarray:
         """Which ids are remembered?"""
         known = np.zeros(len(ids.one), dtype=bool)

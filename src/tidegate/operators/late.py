@@ -71,7 +71,8 @@ class SideOutputRouter:
         near = rows.filter(pa.array(self.moves(times, watermark)))
         out.counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
         present = pa.array(np.full(near.num_rows, watermark)).cast(TIMESTAMP)
-        return near.set_column(near.schema.get_field_index(self.time), self.time, present)
+        place, own = near.schema.get_field_index(self.time), near.schema.field(self.time)
+        return near.set_column(place, own, present.cast(own.type))  # which may be one without a zone
 
 
 def _with_lateness(rows: pa.Table, late_by: np.ndarray, watermark: int) -> pa.Table:

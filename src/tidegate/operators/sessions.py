@@ -22,6 +22,7 @@ from tidegate.operators.session_merge import NUMBER, Joined, bounded, ends_of, j
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.sweep import sweep
 from tidegate.operators.windowed import WindowKernel
+from tidegate.plan.time import LONGEST
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Session
 
@@ -56,7 +57,8 @@ class SessionKernel(WindowKernel):
         distinct, codes = keys.encode(keys.key_table(rows, self.keys))
         time = instants(rows, self.time)
         gap, longest = self.window.gap, self.window.max_length
-        reach = np.asarray(self._gap(rows)) if isinstance(gap, str) else gap
+        # A row's own gap has no bound, and what lies past the end of time is lost.
+        reach = np.minimum(np.asarray(self._gap(rows)), LONGEST) if isinstance(gap, str) else gap
         swept = sweep(codes, time, ends_of(time, reach, longest), longest)
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(NUMBER, swept.number), pl.Series(TIME, time)

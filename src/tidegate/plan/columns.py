@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -39,10 +39,22 @@ def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> 
 
 
 def refuse_reserved(names: Iterable[str]) -> None:
-    """Kernels put columns of their own beside users' columns; these never meet."""
+    """Kernels put columns of their own beside users' columns; these never meet.
+
+    Polars, in which kernels and conditions are written, takes some names for patterns.
+    """
     for name in names:
         if name.startswith(RESERVED_PREFIX):
             raise PlanError(f"column {name!r}: names that start with {RESERVED_PREFIX!r} are ours")
+        if name in ("", "*") or (name.startswith("^") and name.endswith("$")):
+            raise PlanError(f"column {name!r}: such a name means several columns, or none; rename it")
+
+
+def refuse_twins(names: Sequence[str]) -> None:
+    """A column is found by its name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PlanError(f"several columns are called {', '.join(map(repr, twice))}; rename or drop some")
 
 
 def listed(schema: pa.Schema) -> str:

@@ -10,7 +10,9 @@ import pyarrow as pa
 from tidegate.errors import PlanError, TypeMismatch
 
 #: What makes an expression look at more than one row.
-_OVER_ROWS = {"Agg", "Len", "Over", "Window", "Rolling"}
+_OVER_ROWS = {
+    "Agg", "Correlation", "Explode", "Len", "Over", "Quantile", "Rolling", "SubPlan", "Window",
+}  # fmt: skip
 
 
 def check_condition(text: str, schema: pa.Schema, name: str = "when") -> None:

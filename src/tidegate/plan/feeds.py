@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.columns import field_of, listed, readable, refuse_reserved
+from tidegate.plan.columns import field_of, listed, readable, refuse_reserved, refuse_twins
 from tidegate.plan.event_time import EventTime
 from tidegate.plan.steps import Step
 from tidegate.plan.time import Micros, ProcessingTime, render
@@ -56,6 +56,7 @@ class Source:
 
     def __post_init__(self) -> None:
         refuse_reserved(self.row_schema.names)
+        refuse_twins(self.row_schema.names)
         field = field_of(self.row_schema, self.time, "event time")
         if not pa.types.is_timestamp(field.type):
             raise TypeMismatch(

@@ -10,7 +10,7 @@ from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import LATE_COLUMNS, check_channel
 from tidegate.plan.columns import field_of, is_key_type, refuse_collisions
 from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, processing_time
-from tidegate.plan.policies import Drop, LatePolicy, SideOutput
+from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ class Inlet:
         """The operator whose results these rows are, if they are not a source's."""
         below = origin(self.feed)
         return below if isinstance(below, Derived) else None
+
+
+def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
+    """A row that is moved in time would need another key, and lies where its own is kept."""
+    if isinstance(late, Reassign) and keyed.input.time in keyed.keys:
+        raise PlanError(
+            f"late={late} moves late rows in time, and {keyed.input.time!r} is a key here; "
+            "use drop() or side_output(), or a key that is a copy of it"
+        )
 
 
 def check_late(late: LatePolicy, feed: Feed) -> None:

@@ -11,7 +11,7 @@ from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import MAIN, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
 from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, steps_of
-from tidegate.plan.inlets import Inlet, KeyBy, check_late
+from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
 from tidegate.plan.policies import Drop, LatePolicy, Reassign
 from tidegate.plan.sla import Sla
 from tidegate.plan.stages import Aside, channels_of
@@ -88,6 +88,7 @@ class Reorder(_Passage):
 
     def __post_init__(self) -> None:
         check_late(self.late, self.feed)
+        refuse_moving_keys(self.input, self.late)
         self._check_columns("reorder")
 
     @property

@@ -108,7 +108,7 @@ class Sla:
                 return Budget(unit, min(int(refill * unit), most), most, min(int(cost * unit), most))
         raise PlanError(
             f"sla(max_rate={_shown(self.max_rate)}, capacity={_shown(self.capacity)}): "
-            "more than can be counted exactly; take a smaller capacity"
+            "further apart than can be counted exactly; take a smaller capacity or a higher rate"
         )
 
     def __str__(self) -> str:

@@ -49,7 +49,10 @@ def micros(duration: Duration, what: str, *, zero: bool = False) -> Micros:
 
 def signed_micros(duration: Duration, what: str) -> Micros:
     """The duration in microseconds, of either sign (window offsets)."""
-    return _from_timedelta(duration) if isinstance(duration, timedelta) else _parse(duration, what)
+    value = _from_timedelta(duration) if isinstance(duration, timedelta) else _parse(duration, what)
+    if abs(value) > LONGEST:
+        raise DurationError(f"{what} is longer than a hundred years: {duration!r}")
+    return value
 
 
 def render(value: int) -> str:

@@ -167,6 +167,8 @@ def frozen(value: Any) -> Hashable:
     """A value that compares and hashes as results do."""
     if isinstance(value, list):
         return tuple(frozen(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, frozen(item)) for name, item in value.items())
     if isinstance(value, float):
         return _NAN if value != value else value + 0.0
     return value

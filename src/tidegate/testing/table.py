@@ -63,7 +63,9 @@ def at(seconds: float | str | Decimal) -> datetime:
 
 
 def micros_of(instant: datetime) -> int:
-    """Microseconds since the epoch."""
+    """Microseconds since the epoch; what has no zone is in UTC."""
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
     return (instant - EPOCH) // timedelta(microseconds=1)
 
 

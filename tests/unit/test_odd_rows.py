@@ -1,0 +1,130 @@
+"""What ordinary rows do not show: times that are keys, zeros with a sign, names that are patterns."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+import tidegate as tg
+from tidegate.errors import DurationError, PlanError
+from tidegate.testing import DryRun, Stream, assert_rows, at, consolidate
+
+TS = pa.timestamp("us", "UTC")
+CLICKS = Stream(pa.schema([("ts", TS), ("user", pa.string()), ("v", pa.float64())]))
+NO_ZONE = Stream(pa.schema([("ts", pa.timestamp("us")), ("k", pa.int32())]))
+TEN = tg.tumbling("10 s")
+
+
+def click(seconds, user="ann", v=0.0):
+    return {"ts": at(seconds), "user": user, "v": v}
+
+
+def test_ids_stay_what_they_are_when_rows_are_moved_in_time():
+    """The event time is part of the id here, and a late row passes at the watermark."""
+    late = tg.late.reassign("1 hour")
+    run = DryRun(tg.events(CLICKS, time="ts").dedupe(on=["user", "ts"], within="10 s", late=late))
+    run.batch([click(100, "bob")])
+    assert len(run.batch([click(5)]).main) == 1
+    assert run.batch([click(5)]).main == [], "the same message again"
+    assert len(run.batch([click(100)]).main) == 1, "another message, at the time the first was moved to"
+
+
+def test_keys_that_are_times_cannot_be_moved():
+    by_time, moves = tg.events(CLICKS, time="ts").key_by("ts"), tg.late.reassign("1 hour")
+    message = r"late=reassign\(1 hour\) moves late rows in time, and 'ts' is a key here"
+    with pytest.raises(PlanError, match=message):
+        by_time.window(TEN, late=moves)
+    with pytest.raises(PlanError, match=message):
+        by_time.reorder(late=moves)
+    by_time.window(TEN, late=tg.late.side_output("late")).agg(n=tg.count())
+
+
+def test_rows_without_a_zone_are_moved_without_one():
+    late = tg.late.reassign("1 h")
+    windows = tg.events(NO_ZONE, time="ts").window(TEN, late=late)
+    run = DryRun(windows.agg(first=tg.min("ts"), last=tg.max("ts"), n=tg.count()))
+    run.batch("ts | k\n100 | 1")
+    run.batch("ts | k\n5 | 1")
+    run.batch("ts | k\n101 | 1\n6 | 1")
+    [window] = run.end().main
+    assert (window["n"], window["first"], window["last"]) == (4, naive(100), naive(101))
+
+
+def naive(seconds):
+    return at(seconds).replace(tzinfo=None)
+
+
+def test_an_instant_without_a_zone_is_in_utc():
+    run = DryRun(tg.events(NO_ZONE, time="ts").window(TEN).agg(n=tg.count()))
+    run.batch([{"ts": datetime(2024, 5, 1, 12), "k": 1}])
+    [window] = run.end().main
+    assert window["window_start"] == datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("length", [None, "60 s"])
+@pytest.mark.parametrize("gap", [2**63 - 1, 2**62, 2**55])
+def test_a_gap_beyond_all_time_loses_no_row(gap, length):
+    stream = Stream(pa.schema([("ts", TS), ("g", pa.duration("us"))]))
+    session = tg.session(gap_column="g", max_length=length)
+    run = DryRun(tg.events(stream, time="ts").window(session).agg(n=tg.count()))
+    second, longest = timedelta(seconds=1), timedelta(microseconds=gap)
+    for seconds, own in ((0, longest), (1, second), (500, second)):
+        assert run.batch([{"ts": at(seconds), "g": own}]).main == []
+    out = [*run.batch("").main, *run.end().main]
+    assert sorted(row["n"] for row in out) == ([1, 2] if length else [3])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "v > QUANTILE_CONT(v, 0.5)",
+        "v > QUANTILE_DISC(v, 0.5)",
+        "COVAR(v, v) > 0",
+        "CORR(v, v) > 0",
+        "UNNEST(l) > 1",
+        "ROW_NUMBER() > 1",
+        "v > MEDIAN(v)",
+    ],
+)
+def test_a_condition_is_about_one_row(condition):
+    stream = Stream(pa.schema([("ts", TS), ("v", pa.float64()), ("l", pa.list_(pa.int64()))]))
+    with pytest.raises(PlanError, match="looks at several rows"):
+        tg.events(stream, time="ts").window(tg.sliding("1 s", when=condition))
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_what_is_taken_back_is_what_is_out_also_with_the_sign_of_zero(kind):
+    stream = Stream(pa.schema([("ts", TS), ("v", kind)]))
+    run = DryRun(tg.events(stream, time="ts").agg(v=tg.last("v")))
+    out = [
+        row for n, v in enumerate((-0.0, 0.0, 5.0)) for row in run.batch([{"ts": at(n), "v": v}]).main
+    ]
+    told = [(row["op"], str(row["v"])) for row in out]
+    assert told == [("+I", "-0.0"), ("-U", "-0.0"), ("+U", "0.0"), ("-U", "0.0"), ("+U", "5.0")]
+    assert consolidate(out) == [{"v": 5.0}]
+
+
+@pytest.mark.parametrize("name", ["", "*", "^x$", "__tidegate_window"])
+def test_names_that_cannot_be_told_from_others_are_refused(name):
+    odd = Stream(pa.schema([("ts", TS), (name, pa.int64())]))
+    with pytest.raises(PlanError, match="column"):
+        tg.events(odd, time="ts")
+    with pytest.raises(PlanError, match="column"):
+        tg.events(CLICKS, time="ts").window(TEN).agg(**{name: tg.count()})
+
+
+def test_two_columns_of_one_name_are_refused():
+    twins = Stream(pa.schema([("ts", TS), ("v", pa.int64()), ("v", pa.int64())]))
+    with pytest.raises(PlanError, match="several columns are called 'v'; rename or drop some"):
+        tg.events(twins, time="ts")
+
+
+def test_an_offset_of_centuries_is_refused():
+    with pytest.raises(DurationError, match=r"tumbling\(offset\) is longer than a hundred years"):
+        tg.tumbling("1 h", offset="99999999999999 d")
+
+
+def test_structs_can_be_compared():
+    assert_rows([{"s": {"x": 1, "y": [1.0]}}], [{"s": {"x": 1, "y": [1.0]}}])
+    with pytest.raises(AssertionError):
+        assert_rows([{"s": {"x": 1}}], [{"s": {"x": 2}}])
