@@ -6,11 +6,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
 from tests.spark.conftest import run, seconds, write_batches
+from tidegate.spark.inspection import states_of
 from tidegate.spark.query import BatchWriter
 
 
@@ -147,3 +149,25 @@ def test_a_batch_that_comes_between_end_and_stop_is_left_to_the_next_start(
     assert spends(main, until=60) == [("a", 5.0), ("b", 1.0)]
     run(fed.spend(), tmp_path / "checkpoint", main=main).stop(drain=True)
     assert spends(main, until=60) == [("a", 5.0), ("b", 1.0), ("b", 2.0), ("c", 1.0)]
+
+
+def test_folders_with_odd_names_are_each_one_folder(spark: Any, tmp_path: Path) -> None:
+    """Arrow reads `%20` in a URI as a blank, Spark takes it as it stands: both must mean one place."""
+    place = tmp_path / "my täglich 100% #1"
+    place.mkdir()
+    fed = Fed(spark, place / "in")
+    checkpoint, out = place / "check point", tg.sinks.parquet(place / "what comes out")
+    fed.add([(1, "a", 5.0)], [(12, "a", 1.0)])
+    query = run(fed.spend(), checkpoint, main=out)
+    with pytest.raises(tg.errors.StateError, match="whose path has blanks or special characters"):
+        query.stop(drain=True)
+    fed.add([(13, "a", 1.0)], [(25, "a", 0.0)])
+    run(fed.spend(), checkpoint, main=out)
+    assert sorted(one.name for one in place.iterdir()) == ["check point", "in", "what comes out"]
+    assert {"tidegate.json", "offsets", "commits", "state"} <= {one.name for one in checkpoint.iterdir()}
+    rows = pq.read_table(sorted((place / "what comes out").glob("batch-*.parquet"))).to_pylist()
+    assert [row["spend"] for row in rows] == [5.0, 2.0]
+    with pytest.raises(tg.errors.StateError, match="whose path has blanks or special characters"):
+        states_of(spark, str(checkpoint))
+    with pytest.raises(tg.errors.CheckpointMismatch, match="another program"):
+        run(fed.spend("1 minute"), checkpoint, main=out)

@@ -281,3 +281,19 @@ tidegate.errors.SinkError: DuckDB table 'users', batch 3: it cannot be
 )
 def test_causes_come_without_stacks(text, told):
     assert cause(ValueError(text)) == told
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_failure(starter, unbuffered):
+    """As in `tidegate explain … | head -1`: output may be written after the command is done."""
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "tidegate", "explain", str(starter)]
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            command, stdout=write, stderr=subprocess.PIPE, env=environment, timeout=60, check=False
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -10,7 +10,7 @@ import pytest
 from tidegate.operators.keyed import BROKEN, REASON_END
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.spark.crossing import parcel_batch
-from tidegate.spark.packing import HIGHEST_TIME, Packing
+from tidegate.spark.packing import HIGHEST_TIME, Packing, _zone
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATEST = NOON + timedelta(days=1)
@@ -94,3 +94,19 @@ def test_each_parcel_says_how_far_time_has_come(folder):
     assert first.num_rows == 0
     highest = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=7)
     assert second.column(HIGHEST_TIME).to_pylist() == [highest] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [
+        ("+02:00", 2),
+        ("-0530", -5.5),
+        ("GMT+2", 2),
+        ("UTC", 0),
+        ("Z", 0),
+        ("Asia/Kolkata", 5.5),
+        ("PST", 0),
+    ],
+)
+def test_zones_are_known_as_spark_names_them(name, hours):
+    assert datetime(2024, 5, 1, tzinfo=_zone(name)).utcoffset() == timedelta(hours=hours)

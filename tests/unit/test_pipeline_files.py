@@ -462,3 +462,39 @@ PAGE = (Path(tidegate.__file__).parents[2] / "docs" / "pipelines.md").read_text(
 @pytest.mark.parametrize("text", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 def test_files_in_the_documentation_are_right(text):
     assert program(text).inserts[0].plan is not None
+
+
+def test_braces_are_patterns_of_spark(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE.replace("path: clicks", "path: 'clicks/{2025,2026}-*'"))
+    with pytest.raises(StartError, match="there is nothing at"):
+        check_places(load(file))
+    (tmp_path / "clicks" / "2026-11").mkdir(parents=True)
+    check_places(load(file))
+
+
+def test_a_folder_with_brackets_in_its_name_is_found(tmp_path):
+    place = tmp_path / "[prod]"
+    (place / "clicks").mkdir(parents=True)
+    (place / "p.yaml").write_text(FILE)
+    check_places(load(place / "p.yaml"))
+
+
+def test_what_the_environment_fills_in_is_not_shown_with_what_is_around_it():
+    sink = "{connector: postgres, table: t, dsn: {host: db, password: '${PW}'}}"
+    with pytest.raises(PipelineError, match=r"dsn: .*, got a mapping") as raised:
+        program(FILE.replace("{connector: discard}", sink), PW="s3cret")
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: 2026-02-30", r"line 1: name: '2026-02-30': .*put quotes"),
+        ("name: {{ name }}", "line 1: name: a key is a plain word"),
+        ("name: &a [*a]", "contains itself"),
+    ],
+)
+def test_odd_yaml_is_told_with_the_line(text, message):
+    with pytest.raises(PipelineError, match=message):
+        program(text)

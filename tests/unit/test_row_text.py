@@ -41,3 +41,28 @@ def test_times_are_those_of_the_zone():
 def test_short_numbers_stay_short():
     rows = pa.table({"f": pa.array([0.1, None], pa.float32()), "n": [1, 2]})
     assert row_texts(rows) == ['{"f":0.1,"n":1}', '{"n":2}']
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "text"),
+    [
+        (
+            pa.timestamp("us", "UTC"),
+            1_700_000_000_000_000_000,
+            "1700000000000000000 timestamp[us, tz=UTC]",
+        ),
+        (pa.date32(), 100_000_000, "100000000 date32[day]"),
+    ],
+)
+def test_a_time_beyond_the_calendar_is_shown_as_its_number(kind, number, text):
+    """Milliseconds taken for microseconds are the usual reason; such a row must not stop a query."""
+    given = pa.array([number, 0, None], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    far, near, none = row_texts(pa.table({"at": given, "n": [1, 2, 3]}))
+    assert far == f'{{"at":"{text}","n":1}}'
+    assert near.startswith('{"at":"1970-01-01')
+    assert none == '{"n":3}'
+
+
+def test_the_first_day_of_the_calendar_has_no_zone_west_of_it():
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    assert row_text({"ts": first}, ZoneInfo("America/New_York")) == '{"ts":"0001-01-01T00:00:00.000Z"}'

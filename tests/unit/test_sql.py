@@ -494,3 +494,20 @@ def test_streams_and_sinks_can_be_declared_elsewhere():
 
 def test_nothing_is_a_program():
     assert sql.compile(" -- nothing but a comment\n ;") == Program()
+
+
+def test_quotes_in_texts_and_words_as_names_reach_spark_as_they_are_meant():
+    program = sql.compile(
+        """
+        CREATE STREAM clicks (ts TIMESTAMP, `case` STRING, `true` STRING, WATERMARK FOR ts AS ts)
+        WITH (connector = 'files', path = 'it''s here', format = 'json');
+        CREATE SINK out WITH (connector = 'discard');
+        INSERT INTO out SELECT `case` AS k, count(*) AS n FROM clicks
+        WHERE `case` = 'O''Brien' AND `true` = 'y' GROUP BY `case`, TUMBLE(ts, INTERVAL '1' MINUTE);
+        """
+    )
+    [insert] = program.inserts
+    [given] = insert.inputs
+    assert given.stream.options["path"] == "it's here"
+    assert given.where == "`case` = 'O\\'Brien' AND `true` = 'y'"
+    assert insert.columns == (("k", "`case`"), ("n", "n"))

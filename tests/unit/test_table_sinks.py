@@ -648,3 +648,20 @@ def counts(rows: int, op: str, n: int) -> Rows:
         pa.array([op] * rows),
     ]
     return Rows(pa.table(columns, schema=CHANGES.schema))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:50%off@host/db",
+        "postgres//me:50%off@h/db",
+        "host=h password=50%off x",
+        "postgresql://me:50%off x@h/db",
+    ],
+)
+def test_a_password_is_not_shown_where_its_string_cannot_be_read(dsn):
+    target = Target("q", "main", pa.schema([("n", pa.int64())]))
+    with pytest.raises(SinkError, match="connection string of PostgreSQL cannot be read") as raised:
+        sinks.postgres(dsn, "t").prepare(target)
+    assert "off" not in str(raised.value)
+    assert raised.value.__cause__ is None

@@ -5,6 +5,7 @@ Modules of commands are imported when they are run: `tidegate --help` waits for 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,11 +20,13 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(given)
     try:
         command = import_module(f"tidegate.cli.{arguments.command}")
-        return int(command.run(arguments))
+        code = int(command.run(arguments))
+        sys.stdout.flush()  # here, where a reader that is gone can still be told from an error
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if arguments.debug:

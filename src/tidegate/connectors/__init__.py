@@ -11,6 +11,7 @@ from tidegate.connectors.sinks import (
     Sink,
     Target,
     Write,
+    for_spark,
     location,
 )
 from tidegate.connectors.tables import TableSink
@@ -27,5 +28,6 @@ __all__ = [
     "TableSink",
     "Target",
     "Write",
+    "for_spark",
     "location",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 from pyarrow import fs
 
 from tidegate.connectors.notes import read_note, write_note
-from tidegate.connectors.sinks import Target, location
+from tidegate.connectors.sinks import Target, for_spark, location
 from tidegate.errors import SinkError
 
 #: Which channel of which query fills the folder, and how far it has got. Readers skip such names.
@@ -71,7 +71,7 @@ class Folder:
             return
         # A folder for each attempt: what a killed process had under way may still be writing.
         attempt = posixpath.join(STAGING, str(batch_id), uuid.uuid4().hex)
-        rows.write.format(self.format).save(posixpath.join(self.path, attempt))
+        rows.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
         self._put_in_place(attempt, batch_id)
         write_note(self._note, asdict(Written(self.target.query, self.target.channel, batch_id)))
 

@@ -188,11 +188,17 @@ class Folder:
     @contextmanager
     def _opened(self, name: str) -> Iterator[pa.NativeFile]:
         filesystem, path = fs.FileSystem.from_uri(self.uri)
-        with filesystem.open_input_file(posixpath.join(path, name)) as file:
-            try:
+        whole = posixpath.join(self.uri, name)
+        try:
+            with filesystem.open_input_file(posixpath.join(path, name)) as file:
                 yield file
-            except (pa.ArrowException, EOFError) as error:
-                raise SourceError(f"{posixpath.join(self.uri, name)}: {error}") from error
+        except FileNotFoundError as error:
+            raise SourceError(
+                f"{whole} is gone, and rows of it belong to a batch that is begun: put it back, or one "
+                "with the same rows"
+            ) from error
+        except (pa.ArrowException, EOFError) as error:
+            raise SourceError(f"{whole}: {error}") from error
 
 
 class _Cutting:

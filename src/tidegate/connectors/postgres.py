@@ -40,6 +40,7 @@ class Postgres(Database):
     @contextmanager
     def connect(self) -> Iterator[Any]:
         psycopg = self._driver()
+        self._check_dsn()
         with psycopg.connect(
             self.dsn,
             autocommit=True,  # BEGIN and COMMIT are ours
@@ -51,6 +52,18 @@ class Postgres(Database):
             if version < OLDEST:
                 raise SinkError(f"PostgreSQL {OLDEST} or newer is needed, this is {version}")
             yield connection
+
+    def _check_dsn(self) -> None:
+        """What the driver says of a string that it cannot read may show the password in it."""
+        psycopg = self._driver()
+        try:
+            psycopg.conninfo.conninfo_to_dict(self.dsn)
+        except psycopg.Error:
+            raise SinkError(
+                "the connection string of PostgreSQL cannot be read: write postgresql://user:password@"
+                "host/database with special characters as %-codes (@ is %40), or host=… user=… with "
+                "quotes around values that have spaces"
+            ) from None
 
     def lock(self, connection: Any, place: Place) -> None:
         # The transaction of a killed process may still be under way: its end is waited for.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -45,8 +46,14 @@ Sink = Write | Preparable
 
 
 def location(path: str) -> str:
-    """The path as a URI that Spark and Arrow read alike; one without a scheme is on the local disk."""
+    """The path as a URI, as Arrow reads it; one without a scheme is on the local disk."""
     return path if "://" in path else Path(path).absolute().as_uri()
+
+
+def for_spark(uri: str) -> str:
+    """The same place for Spark, which takes a path as it stands: `%20` is no blank to it."""
+    scheme, _, path = uri.partition("://")
+    return f"{scheme}://{unquote(path)}" if scheme == "file" else uri
 
 
 @dataclass

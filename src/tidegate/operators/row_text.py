@@ -21,7 +21,24 @@ def row_texts(rows: pa.Table, zone: tzinfo = UTC) -> list[str]:
         if field.type == pa.float32():  # as few digits as tell it from its neighbours
             shortest = rows.column(place).cast(pa.string()).cast(pa.float64())
             rows = rows.set_column(place, field.name, shortest)
-    return [row_text(row, zone) for row in rows.to_pylist(maps_as_pydicts="lossy")]
+    columns = [_values(column) for column in rows.columns]
+    each = (dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [row_text(row, zone) for row in each]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return column.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):
+        return [_value(one) for one in column]
+
+
+def _value(one: pa.Scalar) -> Any:
+    """A value, or its number where it is of a year that Python has no calendar for."""
+    try:
+        return one.as_py(maps_as_pydicts="lossy") if pa.types.is_nested(one.type) else one.as_py()
+    except (OverflowError, ValueError):
+        return f"{one.value} {one.type}" if hasattr(one, "value") else f"a value of {one.type}"
 
 
 def row_text(value: Any, zone: tzinfo = UTC) -> str:
@@ -64,7 +81,10 @@ def _number(value: float) -> str:
 
 
 def _instant(value: datetime, zone: tzinfo) -> str:
-    local = value if value.tzinfo is None else value.astimezone(zone)
+    try:
+        local = value if value.tzinfo is None else value.astimezone(zone)
+    except OverflowError:  # on the first or the last day of the calendar
+        local = value
     return local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -37,7 +37,9 @@ class Document:
         return PipelineError(f"{where}: {f'{shown(path)}: ' if path else ''}{problem}")
 
     def given(self, path: Path, value: Any) -> str:
-        """A value as messages show it."""
+        """A value as messages show it: as it stands in the file, not as the environment fills it in."""
+        if isinstance(value, dict | list) and any(one[: len(path)] == path for one in self.templates):
+            return "a mapping" if isinstance(value, dict) else "a list"
         return repr(self.templates.get(path, value))
 
 
@@ -62,6 +64,8 @@ def read_yaml(text: str, name: str, environment: Mapping[str, str] = os.environ)
         raise PipelineError(f"{name}, line {line}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise PipelineError(f"{name}: not YAML: {error}") from None
+    except RecursionError:
+        raise PipelineError(f"{name}: a part of it contains itself") from None
     finally:
         loader.dispose()
     return document
@@ -77,6 +81,10 @@ def _walk(
     document.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.ScalarNode):
         _fill_in(loader, node, path, document, environment)
+        try:
+            loader.construct_object(node)
+        except ValueError as error:  # such as the 30th of February
+            raise document.error(path, f"{node.value!r}: {error}; put quotes around a text") from None
     for part, line, child in _children(node, path, document):
         document.lines[*path, part] = line
         _walk(loader, child, (*path, part), document, environment)
@@ -91,6 +99,8 @@ def _children(
         seen: dict[str, int] = {}
         for key, child in node.value:
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise document.error(path, "a key is a plain word; a text with braces needs quotes")
             if key.value in seen:  # YAML would silently take the last one
                 first = seen[key.value]
                 raise document.error(path, f"{key.value!r} is given twice, in lines {first} and {line}")

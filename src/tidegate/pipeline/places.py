@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,11 +31,21 @@ def check_inputs(insert: Insert) -> None:
 def _check_read(what: str, path: str | None) -> None:
     if path is None or "://" in path:
         return
-    found = glob.glob(path)
+    found = [place for one in _alternatives(path) for place in glob.glob(one)]
+    found = found or [place for place in [path] if os.path.exists(place)]  # brackets may be a name's own
     if not found:
         raise StartError(f"{what}: there is nothing at {path!r}; make the folder, or correct the path")
     if not all(os.access(place, os.R_OK) for place in found):
         raise StartError(f"{what}: {path!r} may not be read by this user")
+
+
+def _alternatives(path: str) -> list[str]:
+    """Patterns without braces, which Spark knows and Python does not: `a/{b,c}` is `a/b` and `a/c`."""
+    braces = re.search(r"\{([^{}]*)\}", path)
+    if braces is None:
+        return [path]
+    parts = (path[: braces.start()] + one + path[braces.end() :] for one in braces[1].split(","))
+    return [whole for part in parts for whole in _alternatives(part)]
 
 
 def _check_written(what: str, path: str | None) -> None:

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pyarrow import fs
 
 from tidegate.connectors.notes import exists, read_note, write_note
-from tidegate.errors import CheckpointMismatch
+from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
 
 NOTE = "tidegate.json"
@@ -43,6 +44,16 @@ class ProgressNote:
 
     def write(self, progress: Mapping[str, Any]) -> None:
         write_note(self.path, progress)
+
+
+def check_state_is_readable(checkpoint: str) -> None:
+    """Spark keeps state in folders of any name, but its reader of state does not find all of them."""
+    if checkpoint.startswith("file:") and "%" in checkpoint:
+        raise StateError(
+            f"{unquote(checkpoint)}: Spark cannot read the state of a checkpoint whose path has blanks "
+            "or special characters, as draining and looking into it need; the query itself runs there. "
+            "Stop it without drain, and rename the folder"
+        )
 
 
 def stored_identity(checkpoint: str) -> Identity | None:

@@ -23,7 +23,7 @@ from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.connectors import Write
+from tidegate.connectors import Write, for_spark
 from tidegate.connectors.notes import read_note, write_note
 from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
@@ -82,7 +82,7 @@ class Drained:
         """Write what has not been written yet; sinks take each number once, so again is harmless."""
         for place, extra in enumerate(self.extras):
             if not extra.applied:
-                rows = spark.read.parquet(self.folder_of(extra))
+                rows = spark.read.parquet(for_spark(self.folder_of(extra)))
                 write(_undone(rows) if extra.undoes else rows, extra.after + 1 + place)
                 extra.applied = True
                 self._save()
@@ -98,15 +98,16 @@ class Drained:
 
     def rows(self, spark: SparkSession) -> list[DataFrame]:
         """The rows of each drain."""
-        return [spark.read.parquet(self.folder_of(extra)) for extra in self.extras]
+        return [spark.read.parquet(for_spark(self.folder_of(extra))) for extra in self.extras]
 
     def since(self, spark: SparkSession, batch_id: int) -> list[DataFrame]:
         """What batches before this one have put out last of that which had been drained, if anything."""
-        return [spark.read.parquet(self._since(number)) for number in self._kept(batch_id)[-1:]]
+        newest = [for_spark(self._since(number)) for number in self._kept(batch_id)[-1:]]
+        return [spark.read.parquet(folder) for folder in newest]
 
     def keep(self, rows: DataFrame, batch_id: int) -> None:
         """Write down what this batch and those before it have put out last of that."""
-        rows.write.mode("overwrite").parquet(self._since(batch_id))
+        rows.write.mode("overwrite").parquet(for_spark(self._since(batch_id)))
         for number in self._kept(batch_id)[:-1]:  # a replay still needs the one before
             filesystem, folder = fs.FileSystem.from_uri(self._since(number))
             filesystem.delete_dir(folder)
@@ -145,7 +146,7 @@ class Drain:
             rows = rows.exceptAll(_last_of_each(self.drained.rows(self.spark), self.plan))
         extra = Extra(after, f"{after}-{len(self.drained.extras)}")
         in_order = rows.orderBy(_time(self.plan))
-        in_order.write.mode("overwrite").parquet(self.drained.folder_of(extra))
+        in_order.write.mode("overwrite").parquet(for_spark(self.drained.folder_of(extra)))
         self.drained.add(extra)
         self.drained.apply(self.spark, self.write)
 
@@ -206,7 +207,7 @@ def _note(checkpoint: str) -> str:
 def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
     stored = (
         spark.read.format("statestore")
-        .option("path", checkpoint)
+        .option("path", for_spark(checkpoint))
         .option("operatorId", operator)
         .option("stateVarName", "pages")
         .load()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from tidegate.connectors import location
+from tidegate.connectors import for_spark, location
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.accumulators import Accumulators
@@ -28,7 +28,7 @@ from tidegate.plan.identity import SHARED, Identity, fingerprint
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
-from tidegate.spark.checkpoint import stored_identity
+from tidegate.spark.checkpoint import check_state_is_readable, stored_identity
 
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
@@ -101,6 +101,7 @@ def _fold(bucket: BucketState) -> tuple[pa.Table, pa.Table]:
 def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, Buckets]]:
     """What is written down about each operator, and what it keeps."""
     place = location(checkpoint)
+    check_state_is_readable(place)
     identity = stored_identity(place)
     if identity is None:
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
@@ -143,7 +144,7 @@ def _matched(parts: list[Identity], stored: list[Buckets]) -> list[tuple[Identit
 def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     stored = (
         spark.read.format("statestore")
-        .option("path", checkpoint)
+        .option("path", for_spark(checkpoint))
         .option("operatorId", operator)
         .option("stateVarName", "pages")
         .load()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,8 @@ from tidegate.spark.processor import PARCEL
 #: The column beside parcels that says how far event time has come: what Spark makes the watermark from.
 HIGHEST_TIME = "highest"
 PACKED = f"{PARCEL}, {HIGHEST_TIME} timestamp"
+
+_OFFSET = re.compile(r"(Z|(UTC|GMT|UT)?((?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d\d))?)?)")
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,21 @@ class Packing:
     def _texts(self, broken: pa.Table, time: pa.ChunkedArray) -> pa.Array:
         """Rows as the errors channel shows them; a reason that no kernel can know stands before."""
         ahead = pc.fill_null(pc.greater(time, self.latest), False).to_pylist()
-        texts = row_texts(broken, ZoneInfo(self.zone))
+        texts = row_texts(broken, _zone(self.zone))
         told = (f"{self.too_far}{REASON_END}" if far else "" for far in ahead)
         return pa.array([reason + text for reason, text in zip(told, texts, strict=True)], pa.string())
+
+
+def _zone(name: str) -> tzinfo:
+    """A time zone as Spark names it: a region, or how far it is from UTC."""
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            return UTC  # Spark knows a few names more, such as PST; no row is lost for those
+    sign, hours, minutes = offset["sign"], int(offset["hours"] or 0), int(offset["minutes"] or 0)
+    return timezone((-1 if sign == "-" else 1) * timedelta(hours=hours, minutes=minutes))
 
 
 def _table(uri: str, piece: Piece, schema: pa.Schema) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from tidegate.connectors import Preparable, Sink, Target, location
+from tidegate.connectors import Preparable, Sink, Target, for_spark, location
 from tidegate.plan.channels import MAIN
 from tidegate.spark.checkpoint import claim
 from tidegate.spark.pacing import Pace, Pacing, now
@@ -77,7 +77,8 @@ def start_passing(
         passed["rows"] += count
         pacing.observe(count, begun)
 
-    stream = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
+    stream = rows.writeStream.foreachBatch(write_batch)
+    stream = stream.option("checkpointLocation", for_spark(checkpoint))
     stream = stream.trigger(**trigger) if trigger else stream
     stream = stream.queryName(name) if name else stream
     pacing.begin()

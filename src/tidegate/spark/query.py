@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from tidegate.connectors import Preparable, Sink, Target, Write, location
+from tidegate.connectors import Preparable, Sink, Target, Write, for_spark, location
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.kernel import ROWS_IN
@@ -21,7 +21,7 @@ from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import ProgressNote, claim, stored_identity
+from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
@@ -167,6 +167,7 @@ class Query:
                 "stop(drain=True) of results side by side: only queries of one result can be drained; "
                 "stop without it, and what is open stays open for the next start"
             )
+        check_state_is_readable(self._writer.checkpoint)
         try:
             self._writer.end(lambda: self.is_active)
         finally:
@@ -221,7 +222,7 @@ def start(
     writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing, begun)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", for_spark(checkpoint))
         .outputMode("append")
     )
     stream = stream.trigger(**trigger) if trigger else stream

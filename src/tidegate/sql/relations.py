@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from tidegate.errors import did_you_mean
 from tidegate.plan.channels import MAIN, OP
@@ -129,8 +130,12 @@ def identity(names: Iterable[str]) -> dict[str, exp.Expr]:
     return {name: column(name) for name in names}
 
 
+#: Words that mean something by themselves: as names they stand in backticks.
+_WORDS = frozenset(Spark.Tokenizer.KEYWORDS)
+
+
 def column(name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name))
+    return exp.column(exp.to_identifier(name, quoted=name.upper() in _WORDS or None))
 
 
 def both(one: exp.Expr | None, other: exp.Expr | None) -> exp.Expr | None:
