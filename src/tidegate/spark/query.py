@@ -195,7 +195,8 @@ def start(
     checkpoint = location(checkpoint)
     stored = stored_identity(checkpoint)
     if stored and buckets is None:
-        buckets = int(stored["buckets"])  # state stays where it is, whatever the session's partitions
+        # State stays where it is, whatever the session's partitions; a query without any has none.
+        buckets = int(stored["buckets"]) or None
     progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
     policy = shedding_policy(plan)
     lowered = lower(
