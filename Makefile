@@ -15,7 +15,7 @@ demo: $(READY) ## Run the demonstration
 test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
 	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-mutants: $(READY) ## Break rules one by one and see that tests notice: about three minutes (ARGS="words" narrows them)
+mutants: $(READY) ## Break rules one by one and see that tests notice: about a minute (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)
 
 soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: a quarter of an hour
