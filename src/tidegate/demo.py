@@ -282,11 +282,11 @@ class Report:
 
     def print(self) -> bool:
         """Print all of it; False if the rows do not add up."""
-        changes = changes_in(self.paths.windows)
+        changes = rows_in(self.paths.windows)
         windows = consolidate(changes)
         self._print_busiest(windows)
         self._print_corrected(changes)
-        self._print_merged(changes_in(self.paths.visits))
+        self._print_merged(rows_in(self.paths.visits))
         self._print_side_channels()
         balanced = self._print_check(windows)
         self._print_folders()
@@ -325,7 +325,7 @@ class Report:
         self.console.print("Spark's session_window shows a visit once, when it is over.")
 
     def _print_side_channels(self) -> None:
-        late, errors = changes_in(self.paths.late), changes_in(self.paths.errors)
+        late, errors = rows_in(self.paths.late), rows_in(self.paths.errors)
         late = late.with_columns(behind=pl.col("watermark") - pl.col("ts"))
         row = late.sort("behind", descending=True).row(0, named=True)
         self.console.print(
@@ -356,7 +356,7 @@ class Report:
         self.console.print(f"  {self.paths.log.name:<12}what Spark had to say")
 
 
-def changes_in(folder: Path) -> pl.DataFrame:
+def rows_in(folder: Path) -> pl.DataFrame:
     """What a query wrote into a folder, with the number of the batch: files begin with it."""
     rows = pl.read_parquet(folder / "batch-*.parquet", include_file_paths="file")
     batch = pl.col("file").str.extract(r"batch-(\d+)-").cast(pl.Int64)

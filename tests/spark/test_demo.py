@@ -23,7 +23,7 @@ def test_the_demonstration_shows_a_merged_visit_and_accounts_for_every_row(
     assert "late clicks. The latest" in shown
     assert "broken clicks" in shown
 
-    story = demo.merged_visit(demo.changes_in(paths.visits))
+    story = demo.merged_visit(demo.rows_in(paths.visits))
     last = story.filter(pl.col("batch") == story["batch"].max())
     assert last["op"].to_list()[-1] == "+I"
     assert last["op"].to_list().count("-D") >= 2

@@ -498,3 +498,9 @@ def test_what_the_environment_fills_in_is_not_shown_with_what_is_around_it():
 def test_odd_yaml_is_told_with_the_line(text, message):
     with pytest.raises(PipelineError, match=message):
         program(text)
+
+
+def test_what_the_environment_fills_in_is_not_shown_where_it_cannot_be_read():
+    with pytest.raises(PipelineError, match=r"line 1: name: '\$\{WHEN\}': .*put quotes") as raised:
+        program("name: ${WHEN}", WHEN="2026-02-30")
+    assert "2026-02-30" not in str(raised.value)

@@ -84,7 +84,8 @@ def _walk(
         try:
             loader.construct_object(node)
         except ValueError as error:  # such as the 30th of February
-            raise document.error(path, f"{node.value!r}: {error}; put quotes around a text") from None
+            shown = document.given(path, node.value)
+            raise document.error(path, f"{shown}: {error}; put quotes around a text") from None
     for part, line, child in _children(node, path, document):
         document.lines[*path, part] = line
         _walk(loader, child, (*path, part), document, environment)

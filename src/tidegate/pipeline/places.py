@@ -31,8 +31,8 @@ def check_inputs(insert: Insert) -> None:
 def _check_read(what: str, path: str | None) -> None:
     if path is None or "://" in path:
         return
-    found = [place for one in _alternatives(path) for place in glob.glob(one)]
-    found = found or [place for place in [path] if os.path.exists(place)]  # brackets may be a name's own
+    patterns = [*_alternatives(path), glob.escape(path)]  # brackets may be part of a name
+    found = [place for one in patterns for place in glob.glob(one)]
     if not found:
         raise StartError(f"{what}: there is nothing at {path!r}; make the folder, or correct the path")
     if not all(os.access(place, os.R_OK) for place in found):

@@ -38,10 +38,9 @@ def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> 
         raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
 
 
-def refuse_reserved(names: Iterable[str]) -> None:
-    """Kernels put columns of their own beside users' columns; these never meet.
-
-    Polars, in which kernels and conditions are written, takes some names for patterns.
+def refuse_unusable(names: Iterable[str]) -> None:
+    """Names that columns cannot have: those of the columns that kernels put beside users', and what
+    Polars, in which kernels and conditions are written, takes for patterns.
     """
     for name in names:
         if name.startswith(RESERVED_PREFIX):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.columns import field_of, listed, readable, refuse_reserved, refuse_twins
+from tidegate.plan.columns import field_of, listed, readable, refuse_twins, refuse_unusable
 from tidegate.plan.event_time import EventTime
 from tidegate.plan.steps import Step
 from tidegate.plan.time import Micros, ProcessingTime, render
@@ -55,7 +55,7 @@ class Source:
     packs: bool = False
 
     def __post_init__(self) -> None:
-        refuse_reserved(self.row_schema.names)
+        refuse_unusable(self.row_schema.names)
         refuse_twins(self.row_schema.names)
         field = field_of(self.row_schema, self.time, "event time")
         if not pa.types.is_timestamp(field.type):
@@ -181,7 +181,7 @@ class Stepped:
             readable(self.input.schema, name, f"{self.steps[0]} is given all columns")
         for name in self.schema.names:
             readable(self.schema, name, f"{self.steps[-1]} gives back")
-        refuse_reserved(self.schema.names)
+        refuse_unusable(self.schema.names)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

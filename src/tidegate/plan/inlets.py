@@ -62,8 +62,12 @@ class Inlet:
 
 
 def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
-    """A row that is moved in time would need another key, and lies where its own is kept."""
-    if isinstance(late, Reassign) and keyed.input.time in keyed.keys:
+    """A row that is moved in time would need another key, and lies where its own is kept.
+
+    Rows of processing time are only moved if the clock goes back, and have no policy to change.
+    """
+    moves = isinstance(late, Reassign) and not processing_time(keyed.input)
+    if moves and keyed.input.time in keyed.keys:
         raise PlanError(
             f"late={late} moves late rows in time, and {keyed.input.time!r} is a key here; "
             "use drop() or side_output(), or a key that is a copy of it"

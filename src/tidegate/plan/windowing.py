@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN, OP, WINDOW_COLUMNS
-from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_reserved
+from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
 from tidegate.plan.conditions import check_condition
 from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
@@ -99,7 +99,7 @@ class Aggregation:
         added = [] if self.by_row else [*(field.name for field in self.bounds), OP.name]
         refuse_collisions(columns, added, "results carry")
         refuse_collisions([*columns, *added], names, "agg() names")
-        refuse_reserved(names)
+        refuse_unusable(names)
         for name, aggregate in self.aggregates:
             self._result_field(name, aggregate)
 
