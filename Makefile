@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants soak lint bench schema pictures reference dist cold lock clean
+.PHONY: help demo test mutants soak lint bench schema pictures jar reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -31,6 +31,9 @@ bench: $(READY) ## Run the benchmarks
 
 schema: $(READY) ## Write the JSON schema of pipeline files anew
 	.venv/bin/python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json
+
+jar: $(READY) ## Compile what tidegate has in Java anew
+	.venv/bin/python -m scripts.jar > src/tidegate/spark/jvm/tidegate.jar
 
 reference: $(READY) ## Write docs/reference.md anew, from the docstrings
 	.venv/bin/python -m scripts.reference > docs/reference.md

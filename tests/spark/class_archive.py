@@ -9,7 +9,11 @@ import tempfile
 from pathlib import Path
 
 #: Queries and processes of the tests live for seconds: the quick compiler, and no checks of classes.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+#: A session that serves many tests needs more room for code than that compiler is given.
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 ARCHIVE = Path(__file__).parents[2] / ".cache" / "spark-classes.jsa"
 

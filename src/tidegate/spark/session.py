@@ -8,7 +8,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
@@ -18,13 +21,17 @@ logger = logging.getLogger("tidegate")
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+#: The class that Spark writes checkpoints on a local disk with; jvm/LocalFiles.java says why it is ours.
+_DISK, _OUR_DISK = "spark.hadoop.fs.AbstractFileSystem.file.impl", "tidegate.LocalFiles"
+_JAR = Path(__file__).parent / "jvm" / "tidegate.jar"
+
 #: What makes small batches cheap and packing fast. All of it is optional.
 _TUNED = {
     _PROVIDER: _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    _DISK: _OUR_DISK,
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
@@ -48,10 +55,29 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     # A worker is one task: threads inside it would only fight the other task for the cores.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     settings = _TUNED | {"spark.sql.shuffle.partitions": str(cores)} | conf
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    wanted = (
+        SparkConf(loadDefaults=False)
+        .setMaster(f"local[{cores}]")
+        .setAppName(app)
+        .setAll(list(settings.items()))
+    )
+    _with_our_classes(wanted)
+    return SparkSession.builder.config(conf=wanted).getOrCreate()
+
+
+def _with_our_classes(wanted: SparkConf) -> None:
+    """Let the JVM, which starts if none runs, find our jar before a session reads its settings.
+
+    A setting for the class path would take the place of the user's own.
+    """
+    SparkContext._ensure_initialized(conf=wanted)
+    jvm: Any = SparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.addURL(jvm.java.io.File(str(_JAR)).toURI().toURL())
+    except Py4JError:  # a JVM that somebody else started may load classes in its own way
+        if wanted.get(_DISK) == _OUR_DISK:
+            wanted.set(_DISK, "org.apache.hadoop.fs.local.RawLocalFs")
 
 
 @contextmanager
