@@ -15,7 +15,7 @@ def hopping(clicks: Any) -> Any:
 def main(folder: str, finish: str = "") -> None:
     spark = tg.local_spark(cores=2, app="killed")
     reader = spark.readStream.schema("ts timestamp, user string, price double")
-    clicks = reader.option("maxFilesPerTrigger", 5 if finish else 1).parquet(f"{folder}/clicks")
+    clicks = reader.option("maxFilesPerTrigger", 50 if finish else 1).parquet(f"{folder}/clicks")
     query = hopping(clicks).start(
         checkpoint=f"{folder}/ckpt",
         main=Announced(tg.sinks.parquet(f"{folder}/out")),

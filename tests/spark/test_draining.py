@@ -72,21 +72,21 @@ def test_corrections_there_and_back_within_one_run(fed: Fed, tmp_path: Path) -> 
     assert len(kept) == 2, "what the last batch needs, and what it leaves to the next"
 
 
-@pytest.mark.parametrize("written", [False, True], ids=["not written", "written"])
-def test_a_batch_that_is_replayed_puts_out_the_same_rows(
-    fed: Fed, tmp_path: Path, written: bool
-) -> None:
-    main, attempts, failing = tg.sinks.memory(), [], {7.0, 5.0}
+def test_a_batch_that_is_replayed_puts_out_the_same_rows(fed: Fed, tmp_path: Path) -> None:
+    """The sink fails before it has written the correction, and after it has written the next one."""
+    main, attempts, failing = tg.sinks.memory(), [], {"before": 7.0, "after": 5.0}
 
     def fails_once_each(rows: Any, batch_id: int) -> None:
-        if written:
-            main(rows, batch_id)
         found = [row["spend"] for row in rows.collect()]
         attempts.append((batch_id, found))
-        if failing & set(found):
-            failing.difference_update(found)
-            raise RuntimeError("the sink fails")
+        fail("before", found)
         main(rows, batch_id)
+        fail("after", found)
+
+    def fail(when: str, found: list[float]) -> None:
+        if failing.get(when) in found:
+            del failing[when]
+            raise RuntimeError("the sink fails")
 
     fed.add([(1, "a", 5.0)])
     run(fed.spend("1 minute"), tmp_path / "checkpoint", main=main).stop(drain=True)
@@ -109,11 +109,9 @@ def test_each_drain_is_compared_with_the_one_before_it(fed: Fed, tmp_path: Path)
         fed.add([(1, "a", paid)])
         run(fed.spend(), tmp_path / "checkpoint", main=main).stop(drain=True)
     assert spends(main) == [("a", 5.0), ("a", 7.0), ("a", 5.0)]
-    fed.add([(2, "a", 2.0)])
-    run(fed.spend(), tmp_path / "checkpoint", main=main).stop(drain=True)
-    fed.add([(3, "a", -2.0)], [(15, "b", 0.0)])
+    fed.add([(3, "a", 2.0)], [(15, "b", 0.0)])
     run(fed.spend(), tmp_path / "checkpoint", main=main)
-    assert spends(main) == [("a", 5.0), ("a", 7.0), ("a", 5.0), ("a", 7.0), ("a", 5.0)]
+    assert spends(main) == [("a", 5.0), ("a", 7.0), ("a", 5.0), ("a", 7.0)]
 
 
 def test_a_batch_that_comes_between_end_and_stop_is_left_to_the_next_start(

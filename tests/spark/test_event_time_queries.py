@@ -346,14 +346,14 @@ def test_a_drained_query_goes_on_as_if_nothing_had_been(spark: Any, tmp_path: Pa
         stream = reader.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
         return DRAINED[name](clicks(stream, tolerance="3 s"))
 
-    batches = disordered(60, 12)
+    batches = disordered(60, 20)
     main, straight = tg.sinks.memory(), tg.sinks.memory()
-    write_batches(tmp_path / "in", batches[:3])
+    write_batches(tmp_path / "in", batches[:2])
     run(result(), tmp_path / "checkpoint", main=main).stop(drain=True)
     drained = len(main.rows())
     run(result(), tmp_path / "checkpoint", main=main).stop(drain=True)
     assert len(main.rows()) == drained, "what is out already came out again"
-    write_batches(tmp_path / "in", batches[3:] + FLUSH, start=3)
+    write_batches(tmp_path / "in", batches[2:] + FLUSH, start=2)
     run(result(), tmp_path / "checkpoint", main=main)
     run(result(), tmp_path / "straight", main=straight)
     shown = list(map(repr, main.rows()))
