@@ -1,7 +1,6 @@
 """Fixtures for tests and for the examples in docstrings: one Spark session for all of them."""
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ _SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.api.folders.read_folder", "t
 
 # For sessions of the tests, and of programs that tests start.
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
-os.environ["TIDEGATE_PYTHON"] = sys.executable
-os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "tests" / "spark" / "python.sh")
 
 
 @pytest.fixture(scope="session")

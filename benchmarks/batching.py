@@ -65,7 +65,9 @@ def _batches(case: Case, spark: SparkSession, start: int) -> list[Progress]:
     rows = tg.read_folder(spark, folder, schema=data.SCHEMA, format="parquet", pace=pace)
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
         query = paced_results(case, rows).start(checkpoint=checkpoint, main=_nowhere)
-        while query.is_active and len(_filled(query)) < APPROACH + HELD:
+        while query.is_active and len(filled := _filled(query)) < APPROACH + HELD:
+            if sum(map(rows_of, filled)) >= case.dataset.events:
+                raise RuntimeError(f"all rows were read in {len(filled)} batches: there are too few")
             time.sleep(0.2)
         query.stop()
         return _filled(query)[: APPROACH + HELD]

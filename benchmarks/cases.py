@@ -390,7 +390,7 @@ def _admission(scale: int) -> Iterator[Case]:
 
 def _batching(scale: int) -> Iterator[Case]:
     """Data for a first batch that is ten times too large; the steady batches are those after ten."""
-    data = _events(1 if scale == 1 else 2, 30, 500_000)
+    data = _events(1 if scale == 1 else 2, 45, 500_000)
     for name, paced in PACED.items():
         yield Case(name, "tidegate", data, Sliding(10), 10, rows=1, complete=False, paced=paced)
 

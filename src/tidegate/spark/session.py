@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +26,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 #: The class that Spark writes checkpoints on a local disk with; jvm/LocalFiles.java says why it is ours.
 _DISK, _OUR_DISK = "spark.hadoop.fs.AbstractFileSystem.file.impl", "tidegate.LocalFiles"
 _JAR = Path(__file__).parent / "jvm" / "tidegate.jar"
+_PYTHON = Path(__file__).parent / "python.sh"
 
 #: What makes small batches cheap and packing fast. All of it is optional.
 _TUNED = {
@@ -50,8 +53,7 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     >>> spark.range(3).count()
     3
     """
-    # Workers, and the helper process of stateful queries, must run this very interpreter.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", _interpreter())
     # A worker is one task: threads inside it would only fight the other task for the cores.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     settings = _TUNED | {"spark.sql.shuffle.partitions": str(cores)} | conf
@@ -63,6 +65,20 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     )
     _with_our_classes(wanted)
     return SparkSession.builder.config(conf=wanted).getOrCreate()
+
+
+def _interpreter() -> str:
+    """What workers, and the helper process of stateful queries, run: this very interpreter.
+
+    It starts more quickly through `python.sh`, which needs a pyspark that is installed, and a JVM that
+    is yet to start and will know our environment.
+    """
+    installed = str(Path(pyspark.__file__).parents[1]) in sysconfig.get_paths().values()
+    started = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    if started or not installed or not os.access(_PYTHON, os.X_OK):
+        return sys.executable
+    os.environ["TIDEGATE_PYTHON"] = sys.executable
+    return str(_PYTHON)
 
 
 def _with_our_classes(wanted: SparkConf) -> None:

@@ -1,8 +1,12 @@
-"""The local disk under checkpoints: what Hadoop's own class does, without a process for each file."""
+"""What `tg.local_spark` does beyond settings: how checkpoints are written, and how Python starts."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -11,6 +15,9 @@ from scripts.jar import SOURCES, jar
 from tidegate.spark import session
 
 OURS, HADOOPS = "tidegate.LocalFiles", "org.apache.hadoop.fs.local.RawLocalFs"
+
+
+# -- checkpoints on a local disk: what Hadoop's own class does, without a process for each file ----
 
 
 class Disk:
@@ -138,3 +145,35 @@ def test_a_jvm_that_takes_no_jar_uses_hadoops_class(spark: Any, chosen: str) -> 
         assert wanted.get(session._DISK) == (HADOOPS if chosen == OURS else chosen)
     finally:
         thread.setContextClassLoader(usual)
+
+
+# -- Spark's Python processes ----------------------------------------------------------------------
+
+
+def test_workers_import_the_pyspark_that_is_installed(spark: Any) -> None:
+    def where(batches: Any) -> Any:
+        import pyspark
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "pyspark": [pyspark.__file__]})
+
+    [worker] = spark.range(1).mapInArrow(where, "python string, pyspark string").collect()
+    assert worker.asDict() == {"python": sys.executable, "pyspark": pyspark.__file__}
+
+
+@pytest.mark.parametrize("reason", ["a JVM runs", "a JVM started us", "not installed", "no right"])
+def test_otherwise_they_run_the_interpreter_itself(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setenv("TIDEGATE_PYTHON", "")
+    assert session._interpreter() == str(session._PYTHON)
+    assert os.environ["TIDEGATE_PYTHON"] == sys.executable
+    match reason:
+        case "a JVM runs":
+            monkeypatch.setattr(SparkContext, "_gateway", object())
+        case "a JVM started us":
+            monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        case "not installed":
+            monkeypatch.setattr(pyspark, "__file__", "/opt/spark/python/pyspark/__init__.py")
+        case "no right":
+            monkeypatch.setattr(session, "_PYTHON", Path("/nowhere/python.sh"))
+    assert session._interpreter() == sys.executable
