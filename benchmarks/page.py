@@ -59,7 +59,7 @@ def render(report: Report) -> str:
 _INTRODUCTION = """
 # Benchmarks
 
-Made by `python -m benchmarks.page` from the results of one run of `make bench`.
+Made by `python -m benchmarks.page` from the results of `make bench`.
 [benchmarks/README.md](../benchmarks/README.md) says what each workload is, how it is measured, and how
 to run it. All engines read the same files and write to the same sink. Times are those of whole
 micro-batches in steady state, as Spark reports them.

@@ -82,7 +82,7 @@ def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
     batches = disordered(2000, 100)
     write_batches(tmp_path / "clicks", batches + FLUSH)
     victim, dice = Victim(killed_windows.__name__, tmp_path), random.Random(12)
-    for _ in range(kills(8) // 2):
+    for _ in range(kills(8) // 2):  # half as often as others, who kill windows too
         victim.kill_at_a_random_moment(dice)
     assert 0 < commits(tmp_path / "ckpt") < len(batches)
     victim.finish()

@@ -10,7 +10,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
 
+from tidegate.connectors import for_spark
 from tidegate.connectors.notes import exists, read_note, write_note
 from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
@@ -54,6 +56,18 @@ def check_state_is_readable(checkpoint: str) -> None:
             "or special characters, as draining and looking into it need; the query itself runs there. "
             "Stop it without drain, and rename the folder"
         )
+
+
+def stored_pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
+    """What Spark's state store has of an operator: bucket, name of the page, page."""
+    stored = (
+        spark.read.format("statestore")
+        .option("path", for_spark(checkpoint))
+        .option("operatorId", operator)
+        .option("stateVarName", "pages")
+        .load()
+    )
+    return stored.selectExpr("key.bucket", "user_map_key.name", "unbase64(user_map_value.page) AS page")
 
 
 def stored_identity(checkpoint: str) -> Identity | None:

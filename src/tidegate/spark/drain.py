@@ -31,6 +31,7 @@ from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Emit
+from tidegate.spark.checkpoint import stored_pages
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
@@ -205,18 +206,12 @@ def _note(checkpoint: str) -> str:
 
 
 def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
-    stored = (
-        spark.read.format("statestore")
-        .option("path", for_spark(checkpoint))
-        .option("operatorId", operator)
-        .option("stateVarName", "pages")
-        .load()
-    )
-    return stored.select(
-        F.col("key.bucket").alias("bucket"),
-        F.concat(F.lit(PAGE), "user_map_key.name").alias("channel"),
+    """The stored pages of an operator, as parcels."""
+    return stored_pages(spark, checkpoint, operator).select(
+        "bucket",
+        F.concat(F.lit(PAGE), "name").alias("channel"),
         F.lit(0).cast("bigint").alias("rows"),
-        F.unbase64("user_map_value.page").alias("blob"),
+        F.col("page").alias("blob"),
         F.lit(0).alias("sender"),
         F.lit(0).alias("number"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import posixpath
 import re
 from collections import defaultdict
@@ -13,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from tidegate.connectors import for_spark, location
+from tidegate.connectors import location
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.accumulators import Accumulators
@@ -28,7 +27,7 @@ from tidegate.plan.identity import SHARED, Identity, fingerprint
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
-from tidegate.spark.checkpoint import check_state_is_readable, stored_identity
+from tidegate.spark.checkpoint import check_state_is_readable, stored_identity, stored_pages
 
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
@@ -142,17 +141,9 @@ def _matched(parts: list[Identity], stored: list[Buckets]) -> list[tuple[Identit
 
 
 def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
-    stored = (
-        spark.read.format("statestore")
-        .option("path", for_spark(checkpoint))
-        .option("operatorId", operator)
-        .option("stateVarName", "pages")
-        .load()
-        .selectExpr("key.bucket", "user_map_key.name", "user_map_value.page")
-    )
     buckets: Buckets = defaultdict(MemoryPages)
-    for bucket, name, page in stored.toLocalIterator():
-        buckets[bucket][name] = base64.b64decode(page)
+    for bucket, name, page in stored_pages(spark, checkpoint, operator).toLocalIterator():
+        buckets[bucket][name] = bytes(page)
     return buckets
 
 

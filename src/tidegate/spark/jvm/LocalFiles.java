@@ -15,8 +15,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * The local disk for Spark's checkpoints: Hadoop's RawLocalFs, but for processes.
  *
- * Without its native library Hadoop runs `chmod` for each new file and `readlink` twice for each
- * rename: some ten processes a micro-batch. Java does both by itself.
+ * Without its native library Hadoop runs `chmod` for each new file and `readlink` four times for each
+ * rename: five processes for each file of a checkpoint. Java does both by itself.
  */
 public class LocalFiles extends DelegateToFileSystem {
 
