@@ -11,7 +11,12 @@ from _pytest.doctest import DoctestItem
 from tests.spark.class_archive import java_options
 
 #: Modules whose docstring examples run against Spark.
-_SPARK_EXAMPLES = ("tidegate.api.events", "tidegate.api.folders.read_folder", "tidegate.spark.session")
+_SPARK_EXAMPLES = (
+    "tidegate.api.events",
+    "tidegate.api.folders.read_folder",
+    "tidegate.api.together",
+    "tidegate.spark.session",
+)
 
 # For sessions of the tests, and of programs that tests start.
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
@@ -33,6 +38,7 @@ def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any],
         return
     import tidegate as tg
 
+    doctest_namespace.clear()  # it is one for all: no example may live on what another one left
     doctest_namespace["tg"] = tg
     if request.node.name.startswith(_SPARK_EXAMPLES):
         spark = request.getfixturevalue("spark")
