@@ -316,6 +316,20 @@ JOINS = [
         "new = np.ones(len(one), dtype=bool)",
         "tests/join_transcripts.py::pairs that have left do not leave again when the next session closes",
     ),
+    Mutant(
+        "null matches nothing where the plan says so",
+        "operators/joining.py",
+        "complete &= state.known_keys.column(name).is_valid().to_numpy()",
+        "complete |= state.known_keys.column(name).is_valid().to_numpy()",
+        "tests/join_transcripts.py::null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
+    ),
+    Mutant(
+        "every column of a missing side is null, its keys too",
+        "plan/joins.py",
+        "if one == other}",
+        "}",
+        "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
+    ),
 ]
 
 PASSAGES = [

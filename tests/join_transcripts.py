@@ -653,20 +653,147 @@ PANES = [
         """,
     ),
     Transcript(
-        "keys are paired in their order, and results have the left side's names",
+        "null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
+        join_plan(TEN, TEN, keys=("user", "shop"), nulls_match=(False, True), how="full"),
+        """
+        left
+          ts | user | shop
+          1  | null | null
+          2  | ann  | null
+          3  | null | 1
+          10 | zoe  | 1
+        right
+          at | user | shop
+          5  | null | null
+          6  | ann  | null
+          7  | null | 1
+          10 | yan  | 1
+        main
+          user | shop | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | null | 0                 | 10              | 0                  | 10               | 2  | 6
+        left_rows 4
+        right_rows 4
+        joined_pairs 1
+        left
+          ts | user | shop
+          9  | null | 1
+        right
+          at | user | shop
+          10 | null | 1
+        watermark 10
+        main
+          user | shop | left_window_start | left_window_end | right_window_start | right_window_end | ts   | at
+          null | null | 0                 | 10              | null               | null             | 1    | null
+          null | 1    | 0                 | 10              | null               | null             | 3    | null
+          null | null | null              | null            | 0                  | 10               | null | 5
+          null | 1    | null              | null            | 0                  | 10               | null | 7
+        left_rows 1
+        right_rows 1
+        late_rows 1
+        joined_pairs 0
+        """,
+    ),
+    Transcript(
+        "null matches nothing: held rows neither, where windows hop",
+        join_plan(TEN, EVERY_FIVE, nulls_match=(False,), how="left"),
+        """
+        left
+          ts | user
+          1  | null
+          2  | ann
+        right
+          at | user
+          1  | yan
+        left
+          ts | user
+          25 | zoe
+        right
+          at | user
+          3  | null
+          4  | ann
+          25 | yan
+        main
+          user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | 0                 | 10              | -5                 | 5                | 2  | 4
+        joined_pairs 1
+        left
+        right
+        watermark 25
+        main
+          user | left_window_start | left_window_end | ts
+          null | 0                 | 10              | 1
+        """,
+    ),
+    Transcript(
+        "keys of two names: a pair has both, and each is null if its side is missing",
         join_plan(TEN, TEN, keys=("user",), right_keys=("note",), how="full"),
         """
         left
           ts | user
           1  | ann
           2  | bob
+          3  | null
+          10 | zoe
         right
           at | user | note
           3  | eve  | ann
+          4  | eve  | cid
+          5  | eve  | null
           10 | eve  | yan
         main
-          user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at | user_right
-          ann  | 0                 | 10              | 0                  | 10               | 1  | 3  | eve
+          user | note | left_window_start | left_window_end | right_window_start | right_window_end | ts | at | user_right
+          ann  | ann  | 0                 | 10              | 0                  | 10               | 1  | 3  | eve
+          null | null | 0                 | 10              | 0                  | 10               | 3  | 5  | eve
+        left
+        right
+        watermark 10
+        main
+          user | note | left_window_start | left_window_end | right_window_start | right_window_end | ts   | at   | user_right
+          bob  | null | 0                 | 10              | null               | null             | 2    | null | null
+          null | cid  | null              | null            | 0                  | 10               | null | 4    | eve
+        """,
+    ),
+    Transcript(
+        "keys that have each other's names get a suffix",
+        join_plan(TEN, TEN, keys=("user", "note"), right_keys=("note", "user"), how="right"),
+        """
+        left
+          ts | user | note
+          1  | ann  | x
+          10 | zoe  | x
+        right
+          at | note | user
+          2  | ann  | x
+          3  | x    | ann
+          10 | yan  | x
+        main
+          user_left | note_left | note_right | user_right | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann       | x         | ann        | x          | 0                 | 10              | 0                  | 10               | 1  | 2
+        left
+        right
+        watermark 10
+        main
+          user_left | note_left | note_right | user_right | right_window_start | right_window_end | at
+          null      | null      | x          | ann        | 0                  | 10               | 3
+        """,
+    ),
+    Transcript(
+        "where: a condition may ask for the keys of both sides",
+        join_plan(
+            TEN, TEN, keys=("user",), right_keys=("note",), where="note = 'ann' AND \"user\" > 'a'"
+        ),
+        """
+        left
+          ts | user
+          1  | ann
+          2  | bob
+        right
+          at | note
+          3  | ann
+          4  | bob
+        main
+          user | note | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
+          ann  | ann  | 0                 | 10              | 0                  | 10               | 1  | 3
         """,
     ),
     Transcript(
@@ -1173,6 +1300,41 @@ SESSIONS = [
           ann  | 0                 | 10              | 2                  | 18               | 0  | 8
           bob  | 13                | 23              | 12                 | 22               | 13 | 12
         joined_pairs 3
+        """,
+    ),
+    Transcript(
+        "sessions of a key that is null are made as always and match nothing, nor wait for each other",
+        join_plan(GAP, GAP, nulls_match=(False,), how="full"),
+        """
+        left
+          ts | user
+          0  | null
+          5  | null
+          35 | zoe
+        right
+          at | user
+          5  | null
+          14 | null
+          23 | null
+          32 | null
+          35 | yan
+        left
+          ts | user
+          36 | zoe
+        right
+          at | user
+          36 | yan
+        watermark 35
+        main
+          user | left_window_start | left_window_end | ts
+          null | 0                 | 15              | 0
+          null | 0                 | 15              | 5
+        windows_closed 1
+        joined_pairs 0
+        left
+        right
+        watermark 36
+        late_rows 0
         """,
     ),
     Transcript(

@@ -130,6 +130,7 @@ def logical_join(
     how: How = "inner",
     match: Match = "overlap",
     where: str | None = None,
+    nulls_match: tuple[bool, ...] | None = None,
     lateness: tuple[int, int] = (0, 0),
     late: tuple[LatePolicy, LatePolicy] = (DROP, DROP),
     tolerance: tuple[int, int] = (0, 0),
@@ -144,7 +145,7 @@ def logical_join(
         names = right_keys if number and right_keys is not None else keys
         keyed = KeyBy(rows, tuple(names))
         sides.append(WindowBy(keyed, window, Micros(lateness[number]), late[number]))
-    return Join(*sides, how, match, where)
+    return Join(*sides, how, match, where, nulls_match)
 
 
 def join_plan(left: Window, right: Window, **options: object) -> Join:

@@ -21,6 +21,9 @@ from tidegate.testing.table import Row, instant_of, to_arrow
 #: A stretch of time, its end not included.
 Span = tuple[int, int]
 
+#: The values of a row's keys, as they compare to others.
+Key = tuple[Hashable, ...]
+
 #: A row, and the window that results show with it.
 Shown = tuple[Row, Span]
 
@@ -43,6 +46,7 @@ class JoinRules(ABC):
         self.how = plan.how
         self.where = plan.where
         self.columns = plan.pair
+        self.nulls_match = plan.nulls_match or (True,) * len(plan.keyed.keys)
         self.intakes = (left, right)
 
     def batch(
@@ -82,6 +86,11 @@ class JoinRules(ABC):
         left, right = taken
         return self.put(left, right, result)
 
+    def equal(self, one: Key, other: Key) -> bool:
+        """Are keys equal? Null is to null, unless the plan says otherwise."""
+        values = zip(one, self.nulls_match, strict=True)
+        return one == other and all(value is not None or match for value, match in values)
+
     # -- results ----------------------------------------------------------------------------------
 
     def pair(self, left: Shown, right: Shown, result: BatchResult) -> Row | None:
@@ -98,13 +107,9 @@ class JoinRules(ABC):
 
     def _result(self, present: dict[Side, Shown]) -> Row:
         made: Row = dict.fromkeys(self.columns.schema.names)
-        for side, intake in zip(SIDES, self.intakes, strict=True):
-            if side in present:
-                row, span = present[side]
-                keys = zip(self.columns.keys, intake.keys, strict=True)
-                made |= {field.name: row.get(name) for field, name in keys}
-                made |= dict(zip(window_names(side), map(instant_of, span), strict=True))
-                made |= {shown: row.get(name) for name, shown in self.columns.names[side].items()}
+        for side, (row, span) in present.items():
+            made |= dict(zip(window_names(side), map(instant_of, span), strict=True))
+            made |= {shown: row.get(name) for name, shown in self.columns.names[side].items()}
         return made
 
     def _is_met(self, condition: str, both: Row) -> bool:
@@ -120,7 +125,7 @@ class Kept:
     """A row of one side, with all windows that hold it, the earliest first."""
 
     row: Row
-    key: Hashable
+    key: Key
     time: int
     windows: list[Span]
     met: bool = False
@@ -182,7 +187,7 @@ class PaneJoin(JoinRules):
             if is_new or other_is_new
             if is_new or self._waits(self.left, one)
             if other_is_new or self._waits(self.right, other)
-            if one.key == other.key and self._meet(one, other)
+            if self.equal(one.key, other.key) and self._meet(one, other)
         ]
         return [pair for pair in pairs if pair is not None]
 
@@ -249,7 +254,7 @@ class ClosedSession:
     new: bool = True
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> Key:
         return _key(self.session)
 
     def shown(self) -> Iterator[Shown]:
@@ -294,7 +299,7 @@ class SessionJoin(JoinRules):
             for one in self.left.closed
             for other in self.right.closed
             if one.new or other.new
-            if one.key == other.key and _touch(one.session, other.session)
+            if self.equal(one.key, other.key) and _touch(one.session, other.session)
             for pair in self._pairs(one, other, result)
         ]
         left = self._let_go("left", self.left, self.right)
@@ -321,13 +326,13 @@ class SessionJoin(JoinRules):
     def _over(self, closed: ClosedSession, other: SessionSide) -> bool:
         """No session of the other side that begins before its end is open, nor can one come."""
         end = closed.session.end
-        begun = (one for one in other.sessions.open if _key(one) == closed.key)
+        begun = (one for one in other.sessions.open if self.equal(_key(one), closed.key))
         return other.passed(end + other.gap + other.lateness) and not any(
             one.start <= end for one in begun
         )
 
 
-def _key(session: Window) -> Hashable:
+def _key(session: Window) -> Key:
     return tuple(map(frozen, session.key))
 
 

@@ -64,7 +64,7 @@ class Intake:
     def instant(self, row: Row) -> int:
         return micros_of(row[self.time])
 
-    def key(self, row: Row) -> Hashable:
+    def key(self, row: Row) -> tuple[Hashable, ...]:
         """The row's key, as it compares to others."""
         return tuple(frozen(row.get(name)) for name in self.keys)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,10 +100,18 @@ EVERY_KIND = pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 HOWS = ("inner", "left", "right", "full")
 EVERY_HOW = pytest.mark.parametrize("how", HOWS)
 LATENESS = st.sampled_from([0, 0, 1, 7, 30, 60])
-KEYS = st.sampled_from([("user",), ("user",), (), ("user", "shop"), ("shop",)])
+#: The keys of both sides: under one name, under two, some of each, and under each other's.
+KEYS = st.sampled_from([
+    (("user",), ("user",)), (("user",), ("user",)), ((), ()), (("user", "shop"), ("user", "shop")),
+    (("shop",), ("shop",)), (("user",), ("note",)), (("note", "shop"), ("user", "shop")),
+    (("user", "note"), ("note", "user")),
+])  # fmt: skip
+#: Those that windows by user and shop have as well.
+KEYS_OF_WINDOWS = KEYS.filter(lambda both: not {"note"} & {*both[0], *both[1]})
 
-#: Conditions over pairs, whatever the keys are; a null is never true.
-CONDITIONS = (None, None, None, "items > price", "note_left = note_right", "at >= ts",
+#: Conditions over pairs, each for pairs that have its columns; a null is never true.
+CONDITIONS = ("items > price", "note_left = note_right", "user_left <> user_right", "at >= ts",
+              "note <> 'x' OR price IS NULL", '"user" = note',
               "right_window_start <= left_window_start OR price IS NULL")  # fmt: skip
 
 
@@ -114,18 +123,33 @@ def policies(draw, names=SIDES):
 
 
 @st.composite
-def joins(draw, kinds=ANY_KIND, how=None, **options):
+def joins(draw, kinds=ANY_KIND, how=None, both_keys=KEYS, **options):
     left, right = draw(kinds)
+    keys, right_keys = draw(both_keys)
     fixed = {
-        "keys": draw(KEYS),
+        "keys": keys,
+        "right_keys": right_keys,
+        "nulls_match": draw(st.one_of(st.none(), st.tuples(*[st.booleans()] * len(keys)))),
         "how": how or draw(st.sampled_from(HOWS)),
-        "where": draw(st.sampled_from(CONDITIONS)),
         "lateness": draw(st.tuples(LATENESS, LATENESS)),
         "late": draw(policies()),
         "tolerance": draw(st.tuples(*[st.sampled_from([0, 5, 40])] * 2)),
         "match": "overlap" if left.__class__ is not p.Hopping else draw(MATCHES),
     }
-    return join_plan(left, right, **(fixed | options))
+    made = join_plan(left, right, **(fixed | options))
+    return made if "where" in options else replace(made, where=draw(conditions(made)))
+
+
+@cache
+def conditions(plan):
+    """None, or one of those that ask for columns of these pairs."""
+    fitting = [one for one in CONDITIONS if root_names(one) <= set(plan.schema.names)]
+    return st.one_of(st.none(), st.sampled_from(fitting))
+
+
+@cache
+def root_names(condition):
+    return set(pl.sql_expr(condition).meta.root_names())
 
 
 MATCHES = st.sampled_from(["overlap", "within"])
@@ -257,7 +281,7 @@ def test_sides_that_are_swapped_give_the_same_pairs(kinds, data):
     plan = program.plan
     how = {"left": "right", "right": "left"}.get(plan.how, plan.how)
     turned = Program(
-        Join(plan.right, plan.left, how),
+        Join(plan.right, plan.left, how, nulls_match=plan.nulls_match),
         [replace(step, rows=step.rows[::-1]) for step in program.steps],
     )
     for one, other in zip(run_kernel(program), run_kernel(turned), strict=True):
@@ -463,7 +487,7 @@ def fed(draw, derived, tolerance=None):
     )
     where = draw(st.sampled_from([None, "left_window_end <= right_window_end"]))
     options = {} if tolerance is None else {"tolerance": (tolerance, tolerance)}
-    return draw(joins(feeds=feeds, late=late, where=where, **options))
+    return draw(joins(both_keys=KEYS_OF_WINDOWS, feeds=feeds, late=late, where=where, **options))
 
 
 @st.composite

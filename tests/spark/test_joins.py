@@ -27,6 +27,7 @@ from tidegate.testing.table import Row
 
 LEFT = pa.schema([("ts", TIMESTAMP), ("user", pa.string()), ("shown", pa.int64())])
 RIGHT = pa.schema([("at", TIMESTAMP), ("user", pa.string()), ("click", pa.int64())])
+PAID = pa.schema([("at", TIMESTAMP), ("payer", pa.string()), ("click", pa.int64())])
 
 #: Seconds from noon, a user, a number.
 Event = tuple[float, str, int]
@@ -343,6 +344,35 @@ def test_sparks_own_join_finds_the_same_pairs_and_ours_keeps_nothing(spark: Any,
     left_over = stored_bytes(spark, tmp_path / "ours" / "ckpt")
     assert held > 100_000
     assert left_over < 10_000, "of a row on each side"
+
+
+def test_outer_joins_of_keys_that_are_null_are_sparks_own(spark: Any, tmp_path: Path) -> None:
+    """Keys of two names, on a stream that is drained: `=` and `<=>`."""
+    users = (["ann", "bob", None, "ann", None], ["ann", "cid", None, None])
+    for name, schema, values in zip(("left", "right"), (LEFT, PAID), users, strict=True):
+        rows = [(float(at), user, at) for at, user in enumerate(values)]
+        write_files(tmp_path / name, [table_of(rows, schema)])
+
+    def sides_of(read: Callable[[Path, pa.Schema], Any]) -> tuple[Any, Any]:
+        return read(tmp_path / "left", LEFT), read(tmp_path / "right", PAID)
+
+    batch = sides_of(lambda folder, _: spark.read.parquet(str(folder)))
+    for nulls_match, equal in ((False, "="), (True, "<=>")):
+        one, other = (
+            tg.events(events, time=time).key_by(key).window(tg.tumbling("10 s"))
+            for events, time, key in zip(
+                sides_of(lambda *given: file_stream(spark, *given)),
+                ("ts", "at"),
+                ("user", "payer"),
+                strict=True,
+            )
+        )
+        main = tg.sinks.memory()
+        joined = one.join(other, how="full", nulls_match=nulls_match)
+        run(joined, tmp_path / f"checkpoint-{nulls_match}", main=main).stop(drain=True)
+        both = batch[0].join(batch[1], F.expr(f"user {equal} payer"), "full")
+        expected = Counter(both.select("user", "payer", "shown", "click").collect())
+        assert Counter((r["user"], r["payer"], r["shown"], r["click"]) for r in main.rows()) == expected
 
 
 def test_buckets_without_rows_have_nothing_to_close(spark: Any) -> None:

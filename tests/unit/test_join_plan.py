@@ -18,6 +18,7 @@ from tests.plans import (
     sliding,
 )
 from tidegate.errors import PlanError, TypeMismatch
+from tidegate.operators.kernels import kernels_of
 from tidegate.plan.explain import render_logical
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
@@ -117,6 +118,21 @@ def test_keys_are_paired_in_their_order(keys, right_keys, left, right):
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ((), "0 for 1 keys; give one for each"),
+        ((True, False), "2 for 1 keys; give one for each"),
+        (("no",), "give True or False, for all keys or for each"),
+        ((0,), "give True or False, for all keys or for each"),
+        (False, "give True or False, for all keys or for each"),
+    ],
+    ids=str,
+)
+def test_whether_nulls_match_is_said_for_each_key(given, reason):
+    assert refusal(PlanError, nulls_match=given) == f"join(nulls_match={given!r}): {reason}"
+
+
 def test_event_time_and_processing_time_do_not_meet():
     clock = ProcessingTime(Micros(SECOND))
     with pytest.raises(PlanError) as raised:
@@ -207,11 +223,43 @@ def test_pairs_have_keys_windows_and_both_rows_with_suffixes_where_names_collide
     ]  # fmt: skip
 
 
-def test_keys_have_the_left_sides_names():
-    """A column of the right side that has the name of the left one's key gets its suffix."""
+def test_keys_of_two_names_are_two_columns():
+    """Keys keep their names; other columns that have the same get a suffix."""
     assert logical_join(TEN, TEN, keys=("user",), right_keys=("note",)).schema.names == [
-        "user", *BOUNDS, "ts", "shop_left", "items", "note", "at", "user_right", "shop_right", "price",
+        "user", "note", *BOUNDS,
+        "ts", "shop_left", "items", "note_left",
+        "at", "user_right", "shop_right", "price",
     ]  # fmt: skip
+
+
+def test_keys_of_one_name_are_one_column_beside_those_of_two():
+    join = logical_join(TEN, TEN, keys=("user", "shop"), right_keys=("note", "shop"))
+    assert join.schema.names == [
+        "user", "shop", "note", *BOUNDS, "ts", "items", "note_left", "at", "user_right", "price",
+    ]  # fmt: skip
+    assert join.pair.names["right"] == {
+        "at": "at", "user": "user_right", "shop": "shop", "price": "price", "note": "note",
+    }  # fmt: skip
+
+
+def test_keys_that_have_each_others_names_get_a_suffix():
+    join = logical_join(TEN, TEN, keys=("user", "note"), right_keys=("note", "user"))
+    assert join.schema.names[:5] == ["user_left", "note_left", "note_right", "user_right", BOUNDS[0]]
+
+
+def test_a_key_that_is_called_like_a_window_gets_a_suffix_unless_both_sides_share_it():
+    schema = columns(("left_window_end", pa.string()))
+    one, other = side(columns(), ("user",)), side(schema, ("left_window_end",))
+    assert Join(one, other).schema.names[:3] == ["user", "left_window_end_right", BOUNDS[0]]
+    with pytest.raises(PlanError, match="join\\(\\) makes pairs with 'left_window_end'"):
+        Join(other, other)
+
+
+def test_every_column_may_be_null_since_its_side_may_be_missing():
+    rows = pa.schema([field.with_nullable(False) for field in columns(("n", pa.int64()))])
+    other = rows.set(1, pa.field("name", pa.string(), nullable=False))
+    join = Join(side(rows, ("user",)), side(other, ("name",)), "full")
+    assert [field.name for field in join.schema if not field.nullable] == []
 
 
 def test_columns_of_pairs_keep_their_types():
@@ -385,13 +433,19 @@ def joined(**options):
         ({"where": "price > 2"}, ["where"]),
         ({"keys": ("user", "shop")}, ["keys on the left", "keys on the right"]),
         ({"right_keys": ("note",)}, ["keys on the right"]),
+        ({"nulls_match": (False,)}, ["null matches nothing in"]),
     ],
     ids=str,
 )
 def test_what_state_depends_on_is_part_of_its_identity(change, parts):
     one, other = (identity_of(plan, 4, 1) for plan in (joined(), joined(**change)))
-    assert [name for name in one if one[name] != other[name]] == parts
+    assert [name for name in one | other if one.get(name) != other.get(name)] == parts
     assert fingerprint(one) != fingerprint(other)
+
+
+def test_that_null_equals_null_can_be_said_or_left_out():
+    assert identity_of(joined(), 4, 1) == identity_of(joined(nulls_match=(True,)), 4, 1)
+    assert joined().label() == joined(nulls_match=(True,)).label()
 
 
 @pytest.mark.parametrize(
@@ -430,14 +484,24 @@ def test_a_join_explains_itself():
     assert logical_join(TEN, TEN).label() == "Join[inner, match=overlap]"
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"), [((False, False), "False"), ((True, False), "(True, False)")], ids=str
+)
+def test_a_join_says_where_null_equals_nothing(given, shown):
+    plan = logical_join(TEN, TEN, keys=("user", "shop"), nulls_match=given, where="price > 1")
+    assert plan.label() == f"Join[inner, match=overlap, nulls_match={shown}, where='price > 1']"
+    assert f"match=overlap, nulls_match={shown}, where=" in kernels_of(plan)[0].stages()[0]
+
+
 def test_the_event_time_can_be_a_key():
-    """Both sides then share it, under the name it has on the left."""
+    """Under two names each side has its own; under one they share it."""
     rows = columns(("n", pa.int64()))
-    sides = (
-        side(rows, ("user", "ts")),
-        side(rows.set(0, pa.field("at", TIMESTAMP)), ("user", "at"), time="at"),
-    )
-    join = Join(*sides)
-    assert join.order == ("ts", "ts")
+    left = side(rows, ("user", "ts"))
+    right = side(rows.set(0, pa.field("at", TIMESTAMP)), ("user", "at"), time="at")
+    join = Join(left, right)
+    assert join.order == ("ts", "at")
     assert join.times["ts"] <= join.times["left_window_start"]
-    assert Derived(join, "ts").hold_back == join.times["ts"]
+    assert Derived(join, "at").hold_back == join.times["at"]
+    assert {"ts", "at"} & Join(left, right, "left").times.keys() == {"ts"}
+    assert Join(left, left).order == ("ts", "ts")
+    assert Derived(Join(left, left), "ts").hold_back == join.times["ts"]

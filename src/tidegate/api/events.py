@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
@@ -20,7 +20,7 @@ from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
 from tidegate.plan.inlets import KeyBy
-from tidegate.plan.joins import How, Match
+from tidegate.plan.joins import How, Match, NullsMatch
 from tidegate.plan.nodes import Join, Output, Plan
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
@@ -341,6 +341,13 @@ def _policy(late: LatePolicy) -> LatePolicy:
     return late
 
 
+def _nulls_match(given: bool | Sequence[bool], keys: int) -> NullsMatch:
+    """A flag for each key, or None where null always equals null."""
+    if isinstance(given, bool):
+        return None if given else (False,) * keys
+    return tuple(given) if isinstance(given, list) else cast("NullsMatch", given)  # a plan checks it
+
+
 @dataclass(frozen=True)
 class WindowedEvents:
     """Events assigned to windows."""
@@ -363,13 +370,15 @@ class WindowedEvents:
         how: How = "inner",
         match: Match = "overlap",
         where: str | None = None,
+        nulls_match: bool | Sequence[bool] = True,
     ) -> Rows:
         """Pairs of rows, of these events and others, whose keys are equal and whose windows meet.
 
         Tumbling windows join with tumbling or hopping ones, sessions with sessions. With
         `match="within"` the row of the hopping windows itself must lie in the tumbling one. `where` is a
         further condition, in SQL over the columns of a pair. `left`, `right` and `full` also give the
-        rows that met nothing, once nothing can meet them any more.
+        rows that met nothing, once nothing can meet them any more. Null equals null in keys; with
+        `nulls_match=False` it equals nothing, as in SQL. A sequence has a flag for each key.
 
         >>> import tidegate as tg
         >>> shown = tg.events(clicks_df, time="ts").key_by("user").window(tg.tumbling("10 s"))
@@ -380,7 +389,8 @@ class WindowedEvents:
         if not isinstance(other, WindowedEvents):
             raise PlanError(f"join() takes events with windows, such as events.window(…), got {other!r}")
         frames = of_one_kind(*self.frames, *other.frames, what="join()")
-        return Rows(frames, Join(self.node, other.node, how, match, where))
+        flags = _nulls_match(nulls_match, len(self.node.input.keys))
+        return Rows(frames, Join(self.node, other.node, how, match, where, flags))
 
 
 class Startable:

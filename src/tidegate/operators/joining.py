@@ -24,7 +24,7 @@ from tidegate.operators.rows import OWN, RowInput
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import made_due
-from tidegate.plan.joins import SIDES, Side, keeps, window_names
+from tidegate.plan.joins import SIDES, Side, keeps, nulls_text, window_names
 from tidegate.plan.nodes import Join
 from tidegate.plan.windowing import WindowBy
 
@@ -55,6 +55,12 @@ class JoinSide(RowInput):
         self.keeps = keeps(plan.how, name)
         self.rows = rows
         self.met = RowTable(f"{name}.met", rows.position, rows.width)
+
+    def column(self, name: str, keys: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
+        """A column of rows as they are sent, beside their keys."""
+        if name in self.keys:
+            return keys.column(self.known_keys[self.keys.index(name)])
+        return rows.column(TIME if name == self.time else OWN + name)
 
     def numbered(self, state: BucketState, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows that just came, each with a number of its own among all that are remembered."""
@@ -100,6 +106,7 @@ class JoinKernel(ABC):
         self.channels = plan.channels
         self.pair = plan.pair
         self.where = None if plan.where is None else pl.sql_expr(plan.where)
+        self.strict_keys = plan.strict_keys
 
     @abstractmethod
     def advance(self, turn: Turn, turns: Sequence[Turn]) -> int | None:
@@ -121,7 +128,8 @@ class JoinKernel(ABC):
         left, right = (f"{side.window} late={side.late}" for side in self.plan.sides)
         keys = ", ".join(self.plan.keyed.keys) or "global"
         where = "" if self.plan.where is None else f", where={self.plan.where!r}"
-        return [f"WindowJoin[{self.plan.how}, {keys}, {left} × {right}, match={self.plan.match}{where}]"]
+        matching = f"match={self.plan.match}{nulls_text(self.plan.nulls_match)}"
+        return [f"WindowJoin[{self.plan.how}, {keys}, {left} × {right}, {matching}{where}]"]
 
     # -- step ---------------------------------------------------------------------------------
 
@@ -129,6 +137,15 @@ class JoinKernel(ABC):
         turn = Turn.begin(state, clock)
         turns = [replace(turn, arrivals=side.arrivals(state, inputs)) for side in self.sides]
         return turn.end(self.advance(turn, turns))
+
+    def matchable(self, state: BucketState, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows, or sessions, without those whose key equals no key: null in keys that are strict."""
+        if not self.strict_keys or not len(rows):
+            return rows
+        complete = np.ones(state.known_keys.num_rows, dtype=bool)
+        for name in self.strict_keys:
+            complete &= state.known_keys.column(name).is_valid().to_numpy()
+        return rows.filter(pl.Series(complete[rows[KEY].to_numpy()]))
 
     def send_pairs(self, turn: Turn, rows: Rows, pairs: Iterable[Places], oldest: int) -> None:
         """Send pairs off, and remember who has met."""
@@ -196,17 +213,14 @@ class JoinKernel(ABC):
     def _put_together(
         self, schema: pa.Schema, keys: pa.Table, taken: Mapping[Side, pa.Table]
     ) -> pa.Table:
-        columns = {name: keys.column(name) for name in keys.column_names}
+        columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))
         for side, other in zip(self.sides, reversed(self.sides), strict=True):
             if side.side in taken:
                 rows = taken[side.side]
                 bounds = self.bounds(side, rows, taken.get(other.side))
                 columns |= dict(zip(window_names(side.side), bounds, strict=True))
                 for name, shown in self.pair.names[side.side].items():
-                    columns[shown] = rows.column(TIME if name == side.time else OWN + name)
-            else:
-                own = [*window_names(side.side), *self.pair.names[side.side].values()]
-                columns |= {name: pa.nulls(keys.num_rows) for name in own}
+                    columns[shown] = side.column(name, keys, rows)
         return in_schema(schema, columns)
 
 

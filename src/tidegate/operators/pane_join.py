@@ -75,7 +75,8 @@ class PaneJoin(JoinKernel):
         self._let_go(turn, was, now)
         left = self.left.take_in(turns[0], self.right)
         right = self.right.take_in(turns[1], self.left)
-        for rows, pairs in self._meetings(turn, left, right, now):
+        one, other = self._matchable(turn, left), self._matchable(turn, right)
+        for rows, pairs in self._meetings(turn, one, other, now):
             self.send_pairs(turn, rows, pairs, now + 1)
         for side, came in ((self.left, left), (self.right, right)):
             if came is not None:
@@ -94,6 +95,10 @@ class PaneJoin(JoinKernel):
                     self.send_alone(turn, side, over)
         if closed:
             turn.out.counts["windows_closed"] += pl.concat(closed).n_unique()
+
+    def _matchable(self, turn: Turn, came: pl.DataFrame | None) -> pl.DataFrame | None:
+        found = None if came is None else self.matchable(turn.state, came)
+        return None if found is None or not len(found) else found
 
     def _meetings(
         self, turn: Turn, left: pl.DataFrame | None, right: pl.DataFrame | None, now: int

@@ -177,7 +177,8 @@ class SessionJoin(JoinKernel):
         """Send off the pairs of sessions that meet, when the later one has closed."""
         closed = self.left.closed(turn, left), self.right.closed(turn, right)
         turn.out.counts["windows_closed"] += sum(int(sessions[_NEW].sum()) for sessions in closed)
-        left, right = (_of_keys(sessions, _closing(closed)) for sessions in closed)
+        closing = _closing(closed)
+        left, right = (self.matchable(turn.state, _of_keys(sessions, closing)) for sessions in closed)
         one, other = _meeting(left, right)
         new = left[_NEW].to_numpy()[one] | right[_NEW].to_numpy()[other]
         if new.any():
@@ -196,7 +197,7 @@ class SessionJoin(JoinKernel):
         """Forget closed sessions that nothing can meet any more; when the next may be."""
         horizon, others_end = (one.lateness.horizon(turn.watermark) for one in (side, other))
         end, key = kept[END].to_numpy(), kept[KEY].to_numpy()
-        still_open = others.filter(pl.col(END) > others_end)
+        still_open = self.matchable(turn.state, others.filter(pl.col(END) > others_end))
         first_open = np.full(turn.state.known_keys.num_rows, LAST_POSITION)
         np.minimum.at(first_open, still_open[KEY].to_numpy(), still_open[START].to_numpy())
         over = (end <= min(horizon, others_end - other.gap)) & (end < first_open[key])

@@ -63,6 +63,8 @@ def _parts(stage: Output) -> Identity:
 
 def _join_parts(join: Join) -> Identity:
     parts = {"operator": "join", "how": join.how, "match": join.match, "where": str(join.where)}
+    if join.strict_keys:
+        parts["null matches nothing in"] = ", ".join(join.strict_keys)
     for name, side in zip(SIDES, join.sides, strict=True):
         own = _keys(side.input) | {
             "window": str(side.window),

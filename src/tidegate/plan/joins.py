@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -57,43 +57,84 @@ def window_names(side: Side) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class PairColumns:
-    """The columns of pairs: keys, the windows of both sides, and both rows' own columns."""
+class Keyed:
+    """The rows of one side, and the names of their keys."""
 
-    keys: tuple[pa.Field, ...]
-    #: What each side's own columns are called in a pair.
+    rows: pa.Schema
+    keys: tuple[str, ...]
+
+    @property
+    def others(self) -> list[str]:
+        return [name for name in self.rows.names if name not in self.keys]
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """The columns of pairs: the keys of both sides, their windows, and both rows' other columns.
+
+    A key that has the same name on both sides is one column, which every result has. All other columns
+    belong to one side, and are null where it is missing.
+    """
+
+    #: What each side's columns are called in a pair, its keys among them.
     names: Mapping[Side, Mapping[str, str]]
     schema: pa.Schema
 
     @classmethod
-    def of(
-        cls, left: tuple[pa.Schema, Sequence[str]], right: tuple[pa.Schema, Sequence[str]]
-    ) -> PairColumns:
-        rows, key_names = left
-        # A row that met nothing has no columns of the other side, and maybe keys that one never has.
-        keys = tuple(rows.field(key).with_nullable(True) for key in key_names)
-        own = {side: _own(*given) for side, given in zip(SIDES, (left, right), strict=True)}
-        bounds = [pa.field(name, TIMESTAMP) for side in SIDES for name in window_names(side)]
-        added = (*keys, *bounds, *own["left"], *own["right"])
-        often = Counter(field.name for field in added)
+    def of(cls, left: Keyed, right: Keyed) -> PairColumns:
+        sides: dict[Side, Keyed] = {"left": left, "right": right}
+        shared = {one for one, other in zip(left.keys, right.keys, strict=True) if one == other}
+        right_keys = [key for key in right.keys if key not in shared]
+        bounds = [name for side in SIDES for name in window_names(side)]
+        # Keys keep their names beside other columns that have the same.
+        of_keys = Counter([*left.keys, *right_keys, *bounds])
+        of_all = of_keys + Counter([*left.others, *right.others])
         names = {
-            side: {f.name: f"{f.name}_{side}" if often[f.name] > 1 else f.name for f in fields}
-            for side, fields in own.items()
+            side: {
+                name: _suffixed(name, side, of_keys if name in one.keys else of_all, shared)
+                for name in one.rows.names
+            }
+            for side, one in sides.items()
         }
-        renamed = [
-            field.with_name(names[side][field.name]).with_nullable(True)
-            for side in SIDES
-            for field in own[side]
+
+        def column(side: Side, name: str) -> pa.Field:
+            field = readable(sides[side].rows, name, "join() keeps all columns")
+            return field.with_name(names[side][name]).with_nullable(True)  # its side may be missing
+
+        columns = [
+            *(column("left", key) for key in left.keys),
+            *(column("right", key) for key in right_keys),
+            *(pa.field(name, TIMESTAMP) for name in bounds),
+            *(column("left", name) for name in left.others),
+            *(column("right", name) for name in right.others),
         ]
-        columns = [*keys, *bounds, *renamed]
         twice = [name for name, count in Counter(f.name for f in columns).items() if count > 1]
         refuse_collisions(twice, twice, "join() makes pairs with")
-        return cls(keys, names, pa.schema(columns))
+        return cls(names, pa.schema(columns))
 
 
-def _own(rows: pa.Schema, keys: Sequence[str]) -> list[pa.Field]:
-    names = [name for name in rows.names if name not in keys]
-    return [readable(rows, name, "join() keeps all columns") for name in names]
+def _suffixed(name: str, side: Side, often: Mapping[str, int], shared: Collection[str]) -> str:
+    return f"{name}_{side}" if often[name] > 1 and name not in shared else name
+
+
+NullsMatch = tuple[bool, ...] | None
+
+
+def check_nulls_match(given: object, keys: int) -> None:
+    """Refuse what is not one truth value for each key."""
+    if given is None:
+        return
+    if not isinstance(given, tuple) or not all(isinstance(flag, bool) for flag in given):
+        raise PlanError(f"join(nulls_match={given!r}): give True or False, for all keys or for each")
+    if len(given) != keys:
+        raise PlanError(f"join(nulls_match={given!r}): {len(given)} for {keys} keys; give one for each")
+
+
+def nulls_text(given: NullsMatch) -> str:
+    """What plans show of it where null does not match null in every key."""
+    if given is None or all(given):
+        return ""
+    return f", nulls_match={given if any(given) else False}"
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,15 @@ from tidegate.plan.inlets import Inlet, KeyBy
 from tidegate.plan.joins import (
     SIDES,
     How,
+    Keyed,
     Match,
+    NullsMatch,
     PairColumns,
     Reach,
-    Side,
     check_choices,
+    check_nulls_match,
     check_windows,
+    nulls_text,
     reach,
     window_names,
 )
@@ -38,6 +41,8 @@ class Join:
     Windows of fixed length meet where they overlap, or, with `match="within"`, where the row of the
     longer ones itself lies in the other's; sessions where they touch. `where` is a further condition
     in SQL over the columns of a pair. Rows of a side that `how` keeps leave alone if nothing met them.
+    `nulls_match` has a flag for each key: where it is false, a row in which that key is null matches
+    nothing. Without it null equals null in every key.
     """
 
     left: WindowBy
@@ -45,6 +50,7 @@ class Join:
     how: How = "inner"
     match: Match = "overlap"
     where: str | None = None
+    nulls_match: NullsMatch = None
 
     retracts: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
@@ -55,6 +61,7 @@ class Join:
         check_choices(self.how, self.match)
         check_windows(self.left.window, self.right.window, self.match)
         self._check_keys()
+        check_nulls_match(self.nulls_match, len(self.keyed.keys))
         if len({source.processing_time for source in sources_of(self)}) > 1:
             raise PlanError("join() of event time and processing time: they do not compare")
         if self.where is not None:
@@ -79,7 +86,7 @@ class Join:
 
     @property
     def pair(self) -> PairColumns:
-        return PairColumns.of(*((side.schema, side.input.keys) for side in self.sides))
+        return PairColumns.of(*(Keyed(side.schema, side.input.keys) for side in self.sides))
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,13 +118,15 @@ class Join:
 
     @property
     def order(self) -> tuple[str, ...]:
+        names = self.pair.names
         sides = zip(SIDES, self.sides, strict=True)
-        return tuple(self._in_pairs(name, side) for name, side in sides)
+        return tuple(names[name][side.input.input.time] for name, side in sides)
 
-    def _in_pairs(self, name: Side, side: WindowBy) -> str:
-        """What the event time of a side is called in pairs; if it is a key, both sides share it."""
-        time, keys = side.input.input.time, side.input.keys
-        return self.pair.keys[keys.index(time)].name if time in keys else self.pair.names[name][time]
+    @property
+    def strict_keys(self) -> tuple[str, ...]:
+        """The keys, by the left side's names, in which null equals nothing."""
+        flags = self.nulls_match or (True,) * len(self.keyed.keys)
+        return tuple(key for key, match in zip(self.keyed.keys, flags, strict=True) if not match)
 
     @property
     def stays(self) -> Micros | None:
@@ -131,7 +140,7 @@ class Join:
 
     def label(self) -> str:
         where = "" if self.where is None else f", where={self.where!r}"
-        return f"Join[{self.how}, match={self.match}{where}]"
+        return f"Join[{self.how}, match={self.match}{nulls_text(self.nulls_match)}{where}]"
 
     def _check_keys(self) -> None:
         types = [[side.schema.field(key).type for key in side.input.keys] for side in self.sides]
