@@ -325,9 +325,12 @@ JOINS = [
     ),
     Mutant(
         "every column of a missing side is null, its keys too",
-        "plan/joins.py",
-        "if one == other}",
-        "}",
+        "operators/joining.py",
+        "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))",
+        "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))\n"
+        "        for side in self.sides:\n"
+        "            shown = [self.pair.names[side.side][key] for key in side.keys]\n"
+        "            columns |= dict(zip(shown, keys.columns, strict=True))",
         "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
     ),
 ]
