@@ -24,6 +24,7 @@ from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
 from tidegate.spark.inspection import snapshot_of
+from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.pacing import Pace, Pacing, now
@@ -51,6 +52,10 @@ class BatchWriter:
     _lock: Lock = field(default_factory=Lock)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
+        with told_in_short():
+            self._take(packed, batch_id)
+
+    def _take(self, packed: DataFrame, batch_id: int) -> None:
         with self._lock:
             if not self._ended:
                 self._write(packed, batch_id)
