@@ -1,4 +1,4 @@
-"""Stopping a query in the middle of a batch: it ends as stopped, whatever the sink makes of the interruption."""
+"""Stopping a query in the middle of a batch: it ends as stopped, whatever the sink says of it."""
 
 from threading import Event
 

@@ -1,10 +1,10 @@
 """A batch that a stop interrupts: Spark must take the interruption for what it is.
 
 Spark looks for it in the text of the Python error, with the regular expression
-`py4j.protocol.Py4JJavaError: An error occurred while calling((.|\\r\\n|\\r|\\n|\\f)*)(<name>|…)`. Java matches
-such a group by one call inside another for every character: a text of some ten thousand, two Java stacks
-and a Python one, overflows the stack, and the query ends in a `StackOverflowError` instead of being stopped.
-So the text that Spark is given has what it looks for, and nothing else.
+`py4j.protocol.Py4JJavaError: An error occurred while calling((.|…)*)(java.lang.InterruptedException|…)`.
+Java matches such a group by one call inside another for every character. A text of some ten thousand,
+two Java stacks and a Python one, overflows the stack: the thread of the query dies of a
+`StackOverflowError` instead of being stopped. So Spark is given what it looks for, and nothing else.
 """
 
 from __future__ import annotations

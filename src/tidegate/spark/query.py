@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
@@ -86,6 +87,11 @@ class BatchWriter:
             self._ended = True
         self._wait_for(self._last, self._committed, is_active)
 
+    @property
+    def last(self) -> int:
+        """The batch that was written last, or is being written; -1 before the first."""
+        return self._last
+
     def _committed(self) -> int:
         return last_batch(self.checkpoint)
 
@@ -116,6 +122,15 @@ class Query:
         self.spark = spark
         self._writer = writer
         self._drain = drain
+
+    def __repr__(self) -> str:
+        reached = self._writer.metrics.reached
+        facts = [
+            _state(self.spark),
+            "no batch yet" if self._writer.last < 0 else f"batch {self._writer.last}",
+            f"watermark {_instant(reached):%Y-%m-%d %H:%M:%S}" if reached else "no watermark yet",
+        ]
+        return f"<Query {', '.join(facts)}>"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -237,6 +252,15 @@ def start(
     running = Query(stream.start(), writer, drain)
     pacing.hold(lambda: running.is_active)
     return running
+
+
+def _state(query: StreamingQuery) -> str:
+    """What a query is called, and what it does; whoever asks may do so after the session's end."""
+    try:
+        state = "running" if query.isActive else "ended" if query.exception() is None else "failed"
+        return f"{query.name or query.id}: {state}"
+    except (Py4JError, OSError):
+        return "of a session that has ended"
 
 
 def _wait_to_be_stopped(packed: DataFrame) -> None:
