@@ -41,9 +41,10 @@ print(*sorted({"numpy", "pandas", "polars", "pyarrow"} & set(sys.modules)))
 
 
 class Pages(dict):
-    """A MapState in memory."""
+    """A MapState in memory; Spark warns of a key that is not there, so nobody may ask for one."""
 
-    getValue = dict.get
+    containsKey = dict.__contains__
+    getValue = dict.__getitem__
     updateValue = dict.__setitem__
     removeKey = dict.pop
 

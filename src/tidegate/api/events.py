@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidegate.errors import PlanError
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.steps import filter_step, map_step
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.columns import shortened
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
-from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
+from tidegate.plan.feeds import Derived, Feed, Node, Source, Stepped, Union
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
-from tidegate.plan.nodes import Join, Output, Plan
+from tidegate.plan.nodes import Join, Output, Plan, Together
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
@@ -104,6 +105,22 @@ def at(column: str, type: str = "timestamp") -> At:
     At(column='ms', type='unixtimestamp_ms')
     """
     return At(column, type)
+
+
+class Shown(Protocol):
+    """What a program is made of."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+def shown(of: Shown) -> str:
+    """What notebooks and messages show of it: its last operator and its columns."""
+    node, kind = of.node, type(of).__name__
+    if isinstance(node, Together):  # each of its results has columns of its own
+        return f"<{kind} {node.label()}>"
+    told = f"by {node.time}" if isinstance(node, Source) else node.label()
+    return f"<{kind} {told}: {shortened(node.schema.names)}>"
 
 
 class Stream:
@@ -260,6 +277,9 @@ class Events(Stream):
     frames: tuple[DataFrame, ...]
     node: Feed
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def feed(self) -> Feed:
         return self.node
@@ -287,6 +307,9 @@ class KeyedEvents:
 
     frames: tuple[DataFrame, ...]
     node: KeyBy
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
@@ -354,6 +377,9 @@ class WindowedEvents:
 
     frames: tuple[DataFrame, ...]
     node: WindowBy
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`.
@@ -515,6 +541,9 @@ class Result(Runnable):
     aggregation: Aggregation
     emission: Emission = OnWatermark()
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def node(self) -> Emit:
         """The whole plan; here a strategy is refused that does not fit the windows."""
@@ -541,6 +570,9 @@ class Rows(Runnable):
     frames: tuple[DataFrame, ...]
     plan: Reorder | Join
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def node(self) -> Reorder | Join:
         return self.plan
@@ -552,6 +584,9 @@ class PassedEvents(Stream, Runnable):
 
     frames: tuple[DataFrame, ...]
     plan: Dedupe | Admit
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @property
     def node(self) -> Dedupe | Admit:

@@ -75,6 +75,10 @@ class MemorySink:
         table = self.to_arrow()
         return [] if table is None else table.to_pylist()
 
+    def __repr__(self) -> str:
+        rows = sum(table.num_rows for table in list(self.batches.values()))
+        return f"<MemorySink: {rows:,} rows of {len(self.batches):,} batches>"
+
 
 @dataclass(frozen=True)
 class ConsoleSink:

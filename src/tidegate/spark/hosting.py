@@ -21,8 +21,10 @@ class MapStatePages:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        row = self._state.getValue((name,))
-        return None if row is None else base64.b64decode(row[0])
+        # Asked for a key that is not there, Spark writes a warning that reads like lost state.
+        if not self._state.containsKey((name,)):
+            return None
+        return base64.b64decode(self._state.getValue((name,))[0])
 
     def put(self, name: str, page: bytes) -> None:
         self._state.updateValue((name,), (base64.b64encode(page).decode("ascii"),))

@@ -8,6 +8,7 @@ opened, with all that it needs, by the first worker that has work for it.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,10 @@ _NAME = StructType([StructField("name", StringType())])
 _PAGE = StructType([StructField("page", StringType())])
 
 
+#: The program that Spark asks a processor for its states with. It prints what it does.
+_ASKS_FOR_STATES = "pyspark.sql.streaming.transform_with_state_driver_worker"
+
+
 class KernelProcessor(StatefulProcessor):
     """Hands what Spark calls for to the kernel's host."""
 
@@ -37,6 +42,10 @@ class KernelProcessor(StatefulProcessor):
         self._operator = operator
         self._plan = plan
         self._host: HostedKernel | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _keep_quiet(sys.modules["__main__"])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -59,3 +68,13 @@ class KernelProcessor(StatefulProcessor):
             kernel = pickle.loads(self._packed)
             self._host = HostedKernel(kernel, self._operator, self._plan, self._handle, self._pages)
         return self._host
+
+
+def _keep_quiet(program: Any) -> None:
+    """Let Spark's process that asks for states not print each of its steps to the user's terminal.
+
+    Errors go to Spark by other ways. Sessions of `local_spark` do not show its first line, either.
+    """
+    spec = getattr(program, "__spec__", None)
+    if spec is not None and spec.name == _ASKS_FOR_STATES:
+        program.print = lambda *_: None

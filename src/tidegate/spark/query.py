@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
@@ -24,6 +25,7 @@ from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
 from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
 from tidegate.spark.inspection import snapshot_of
+from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.pacing import Pace, Pacing, now
@@ -51,6 +53,10 @@ class BatchWriter:
     _lock: Lock = field(default_factory=Lock)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
+        with told_in_short():
+            self._take(packed, batch_id)
+
+    def _take(self, packed: DataFrame, batch_id: int) -> None:
         with self._lock:
             if not self._ended:
                 self._write(packed, batch_id)
@@ -80,6 +86,11 @@ class BatchWriter:
         with self._lock:
             self._ended = True
         self._wait_for(self._last, self._committed, is_active)
+
+    @property
+    def last(self) -> int:
+        """The batch that was written last, or is being written; -1 before the first."""
+        return self._last
 
     def _committed(self) -> int:
         return last_batch(self.checkpoint)
@@ -111,6 +122,15 @@ class Query:
         self.spark = spark
         self._writer = writer
         self._drain = drain
+
+    def __repr__(self) -> str:
+        reached = self._writer.metrics.reached
+        facts = [
+            _state(self.spark),
+            "no batch yet" if self._writer.last < 0 else f"batch {self._writer.last}",
+            f"watermark {_instant(reached):%Y-%m-%d %H:%M:%S}" if reached else "no watermark yet",
+        ]
+        return f"<Query {', '.join(facts)}>"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -232,6 +252,15 @@ def start(
     running = Query(stream.start(), writer, drain)
     pacing.hold(lambda: running.is_active)
     return running
+
+
+def _state(query: StreamingQuery) -> str:
+    """What a query is called, and what it does; whoever asks may do so after the session's end."""
+    try:
+        state = "running" if query.isActive else "ended" if query.exception() is None else "failed"
+        return f"{query.name or query.id}: {state}"
+    except (Py4JError, OSError):
+        return "of a session that has ended"
 
 
 def _wait_to_be_stopped(packed: DataFrame) -> None:

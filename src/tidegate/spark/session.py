@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
+from tidegate.spark.logs import keep_quiet
 
 logger = logging.getLogger("tidegate")
 
@@ -64,7 +65,9 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
         .setAll(list(settings.items()))
     )
     _with_our_classes(wanted)
-    return SparkSession.builder.config(conf=wanted).getOrCreate()
+    spark = SparkSession.builder.config(conf=wanted).getOrCreate()
+    keep_quiet(spark)
+    return spark
 
 
 def _interpreter() -> str:
@@ -120,6 +123,7 @@ def shuffle_partitions(df: DataFrame) -> int:
 
 def prepare_session(df: DataFrame) -> None:
     """Make sure the session can keep the state; queries started before are not affected."""
+    keep_quiet(df.sparkSession)
     conf = df.sparkSession.conf
     provider = conf.get(_PROVIDER, "") or ""
     if "RocksDB" in provider:

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from tidegate.plan.columns import shortened
 from tidegate.plan.declare import declare_source
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Output
@@ -37,6 +38,9 @@ class Stream:
     idle_after: Micros | None = None
     max_future: Micros | None = None
 
+    def __repr__(self) -> str:
+        return f"<Stream {self.name} ← {self.connector}: {shortened(self.schema.names)}>"
+
     def source(self, schema: pa.Schema | None = None, time: str | None = None) -> Source:
         """The source of a plan; a projection leaves other columns, and may call the time otherwise."""
         assert self.time is not None, "only windows ask, and they have refused such a stream"
@@ -60,7 +64,7 @@ class SinkTable:
 
     name: str
     connector: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets may be among them
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,13 @@ class Input:
     stream: Stream
     where: str | None = None
     columns: tuple[Column, ...] | None = None
+
+    def __repr__(self) -> str:
+        where = "" if self.where is None else f", where {self.where}"
+        columns = (
+            self.stream.schema.names if self.columns is None else [name for name, _ in self.columns]
+        )
+        return f"<Input {self.stream.name}{where}: {shortened(columns)}>"
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,12 @@ class Insert:
     having: str | None = None
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        read = ", ".join(dict.fromkeys(one.stream.name for one in self.inputs))
+        plan = "rows as they are" if self.plan is None else self.plan.label()
+        into = ", ".join(sink.name for sink in self.sinks.values())
+        return f"<Insert {read} → {plan} → {into or 'shown'}>"
+
 
 @dataclass(frozen=True)
 class Program:
@@ -100,3 +117,9 @@ class Program:
     inserts: tuple[Insert, ...] = ()
     #: The queries whose result is only shown.
     selects: tuple[Insert, ...] = ()
+
+    def __repr__(self) -> str:
+        named = {"streams": self.streams, "sinks": self.sinks}
+        texts = [f"{kind} {', '.join(names)}" for kind, names in named.items() if names]
+        texts += map(repr, (*self.inserts, *self.selects))
+        return f"<Program: {'; '.join(texts)}>"
