@@ -1,5 +1,8 @@
 """Every error tidegate raises on purpose.
 
+And one warning, `TidegateWarning`: the program means something, though perhaps not what its author has
+in mind.
+
 TidegateError
 ├── PlanError                  the program cannot mean anything: raised while it is written
 │   ├── DurationError          a duration that is not positive or does not parse
@@ -113,6 +116,10 @@ class SinkError(TidegateError):
 
 class StateError(TidegateError):
     """Stored state is not in a form this version and plan can read."""
+
+
+class TidegateWarning(UserWarning):
+    """A program that means something, though perhaps not what its author has in mind."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -5,12 +5,16 @@ Spark is imported where a DataFrame comes in or goes out: plans alone do not nee
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import stack
+from itertools import takewhile
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tidegate.errors import PlanError
+from tidegate.errors import PlanError, TidegateWarning
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.steps import filter_step, map_step
 from tidegate.optimize import optimize
@@ -34,6 +38,7 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.sla import Sla
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
+from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Window
@@ -46,6 +51,9 @@ if TYPE_CHECKING:
 
 
 DROP = Drop()
+
+#: Where our own frames of a stack are.
+_PACKAGE = str(Path(__file__).parent.parent)
 
 
 def events(
@@ -329,14 +337,18 @@ class KeyedEvents:
                 f"got {window!r}"
             )
         lateness = micros(allowed_lateness, "allowed_lateness", zero=True)
-        return WindowedEvents(self.frames, WindowBy(self.node, window, lateness, _policy(late)))
+        node = WindowBy(self.node, window, lateness, _policy(late))
+        _warn_of_ties(node, self.frames)
+        return WindowedEvents(self.frames, node)
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
         """The rows of each key in the order of event time, then arrival.
 
         >>> in_order = tg.events(clicks_df, time="ts", tolerance="5 seconds").key_by("user").reorder()
         """
-        return Rows(self.frames, Reorder(self.node, _policy(late)))
+        node = Reorder(self.node, _policy(late))
+        _warn_of_ties(node, self.frames)
+        return Rows(self.frames, node)
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Running folds: named aggregates over all rows of each key, without a window.
@@ -356,6 +368,14 @@ class KeyedEvents:
         """
         aggregation = Aggregation(WindowBy(self.node, AllTime()), tuple(aggregates.items()))
         return Result(self.frames, aggregation, Retracting())
+
+
+def _warn_of_ties(node: WindowBy | Reorder, frames: tuple[DataFrame, ...]) -> None:
+    """On the line of the program that adds the operator; of a batch DataFrame no row is late."""
+    warning = tie_warning(node) if any(frame.isStreaming for frame in frames) else None
+    if warning is not None:
+        ours = takewhile(lambda frame: frame.filename.startswith(_PACKAGE), stack(context=0))
+        warnings.warn(warning, TidegateWarning, stacklevel=1 + len(list(ours)))
 
 
 def _policy(late: LatePolicy) -> LatePolicy:

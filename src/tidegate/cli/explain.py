@@ -11,10 +11,12 @@ from tidegate.cli.failures import OK
 
 def run(arguments: Namespace) -> int:
     defer("polars", "pyarrow.compute")
+    from tidegate.cli.notices import warn
     from tidegate.pipeline.explain import as_json, as_mermaid, as_text
     from tidegate.pipeline.load import load
 
     jobs = load(arguments.file)
+    warn(jobs)
     match arguments.format:
         case "json":
             print(json.dumps([as_json(job) for job in jobs], indent=2))

@@ -31,6 +31,9 @@ class Target:
     identity: tuple[str, ...] = ()
     #: Do rows carry `op`, so that some take back others?
     changes: bool = False
+    #: The day-time intervals that tidegate adds to rows: numbers of seconds where a format has no such
+    #: type.
+    durations: tuple[str, ...] = ()
 
 
 @runtime_checkable

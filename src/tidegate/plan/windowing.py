@@ -61,7 +61,7 @@ class WindowBy:
 
     @property
     def inlet(self) -> Inlet:
-        return Inlet(self.input, self.late)
+        return Inlet(self.input, self.late, self.lateness)
 
     @property
     def gap_column(self) -> str | None:

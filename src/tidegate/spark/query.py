@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -18,8 +19,9 @@ from tidegate.connectors import Preparable, Sink, Target, Write, for_spark, loca
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.kernel import ROWS_IN
-from tidegate.plan.channels import ERROR_CHANNEL, MAIN
-from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
+from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
+from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of, stages_of
+from tidegate.plan.stages import late_channels
 from tidegate.plan.steps import Fusion
 from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
@@ -286,8 +288,16 @@ def _target(plan: Plan, channel: str, query: str) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema, results = plan.channels[channel], outlets_of(plan).get(channel)
     if not isinstance(results, Emit) or results.by_row:
-        return Target(query, channel, schema)
+        return Target(query, channel, schema, durations=_added_durations(plan, channel))
     return Target(query, channel, schema, results.identity, results.retracts)
+
+
+def _added_durations(plan: Plan, channel: str) -> tuple[str, ...]:
+    """The intervals among the columns that a channel adds to rows."""
+    added: tuple[pa.Field, ...] = REJECTED_COLUMNS if channel == REJECTED else ()
+    if channel in late_channels(stages_of(plan)):
+        added = LATE_COLUMNS
+    return tuple(field.name for field in added if pa.types.is_duration(field.type))
 
 
 def _prepared(sink: Sink, target: Target) -> Write:
