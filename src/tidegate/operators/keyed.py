@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
-from tidegate.operators.late import ClosedWindows, SideOutputRouter
+from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
@@ -106,6 +106,10 @@ class KeyedInput(ABC):
     @abstractmethod
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and place in time; `owners` asks which is whose."""
+
+    def key_table(self, rows: pa.Table) -> pa.Table:
+        """What rows are kept by."""
+        return keys.key_table(as_arrived(rows, self.time), self.keys)
 
     @property
     def carries_rows(self) -> bool:

@@ -31,6 +31,9 @@ NEVER = -(1 << 60)
 #: is, folds among them, however far operators are held back.
 THE_END = 1 << 61
 
+#: Beside rows that were moved in time: the event time they arrived with.
+_UNMOVED = "__tidegate_unmoved"
+
 
 @dataclass(frozen=True)
 class AllowedLatenessTracker:
@@ -93,8 +96,21 @@ class SideOutputRouter:
         near = rows.filter(pa.array(self.moves(times, watermark)))
         out.counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
         present = pa.array(np.full(near.num_rows, watermark)).cast(TIMESTAMP)
-        place, own = near.schema.get_field_index(self.time), near.schema.field(self.time)
-        return near.set_column(place, own, present.cast(own.type))  # which may be one without a zone
+        kept = near.append_column(_UNMOVED, near.column(self.time))
+        return _with_times(kept, self.time, present.cast(near.schema.field(self.time).type))
+
+
+def as_arrived(rows: pa.Table, time: str) -> pa.Table:
+    """Rows with the event times they arrived with: what keys and ids are taken from.
+
+    A key that moved with its row would belong to another bucket than the one that has the row.
+    """
+    moved = _UNMOVED in rows.column_names
+    return _with_times(rows, time, rows.column(_UNMOVED)) if moved else rows
+
+
+def _with_times(rows: pa.Table, time: str, times: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(time), rows.schema.field(time), times)
 
     def _with_lateness(
         self, rows: pa.Table, late_by: np.ndarray, watermark: int, closed: Bounds | None

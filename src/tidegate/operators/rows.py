@@ -53,7 +53,7 @@ class RowInput(KeyedInput):
 
     def key_table(self, rows: pa.Table) -> pa.Table:
         """What rows are kept by, under the names by which the operator knows it."""
-        own = keys.key_table(rows, self.keys)
+        own = super().key_table(rows)
         return own.rename_columns(self.known_keys) if self.keys else own
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:

@@ -61,7 +61,7 @@ class SessionKernel(WindowKernel):
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and run of rows that belong together."""
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        distinct, codes = keys.encode(self.key_table(rows))
         time = instants(rows, self.time)
         gap, longest = self.window.gap, self.window.max_length
         # A row's own gap has no bound, and what lies past the end of time is lost.

@@ -56,7 +56,7 @@ class SliceKernel(WindowKernel):
         """A partial state per key and slice; rows in no window are counted and left out."""
         time = instants(rows, self.time)
         number, inside = self.slicing.slice_of(time)
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        distinct, codes = keys.encode(self.key_table(rows))
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(KEY, codes), pl.Series(SLICE, number), pl.Series(TIME, time)
         )

@@ -65,7 +65,7 @@ class Inlet:
 
 
 def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
-    """A row that is moved in time would need another key, and lies where its own is kept.
+    """A row that is moved keeps the key it arrived with: it would count at one time, under another.
 
     Rows of processing time are only moved if the clock goes back, and have no policy to change.
     """
