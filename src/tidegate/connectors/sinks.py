@@ -31,6 +31,8 @@ class Target:
     identity: tuple[str, ...] = ()
     #: Do rows carry `op`, so that some take back others?
     changes: bool = False
+    #: Batches up to this number are replayed after a repair: a target that has later ones has them.
+    replayed: int = -1
 
 
 @runtime_checkable
