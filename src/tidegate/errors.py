@@ -20,7 +20,8 @@ TidegateError
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
 ├── SourceError                a file that cannot be read as it was declared
 ├── SinkError                  a table or folder that cannot take what it is given, or must not
-└── StateError                 stored state that must not be read as if it were ours
+├── StateError                 stored state that must not be read as if it were ours
+└── CheckpointTaken            another start has taken the checkpoint over
 """
 
 from __future__ import annotations
@@ -116,6 +117,10 @@ class SinkError(TidegateError):
 
 class StateError(TidegateError):
     """Stored state is not in a form this version and plan can read."""
+
+
+class CheckpointTaken(TidegateError):
+    """Another start has taken the checkpoint over: this query may change nothing more."""
 
 
 class TidegateWarning(UserWarning):

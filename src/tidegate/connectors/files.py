@@ -61,6 +61,8 @@ class Folder:
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Write a batch, once."""
         last = self.last_batch()
+        if last is not None and batch_id <= min(last, self.target.replayed):
+            return
         if last is not None and batch_id < last:
             raise SinkError(
                 f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: out of "

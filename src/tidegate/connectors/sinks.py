@@ -34,6 +34,8 @@ class Target:
     #: The day-time intervals that tidegate adds to rows: numbers of seconds where a format has no such
     #: type.
     durations: tuple[str, ...] = ()
+    #: Batches up to this number are replayed after a repair: a target that has later ones has them.
+    replayed: int = -1
 
 
 @runtime_checkable

@@ -262,6 +262,8 @@ class Table:
         if noted is None:
             raise SinkError(f"{self._doing(batch_id)}: the table belongs to another query now")
         last = noted[0]
+        if last is not None and batch_id <= min(last, self.target.replayed):
+            return False
         if last is not None and batch_id < last:
             raise SinkError(
                 f"{self._doing(batch_id)}: out of order, batch {last} has been applied already. The "

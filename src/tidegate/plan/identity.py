@@ -94,6 +94,14 @@ def _typed(schema: pa.Schema, names: Iterable[str]) -> str:
     return ", ".join(f"{name}: {schema.field(name).type}" for name in names)
 
 
+def title_of(number: int, own: Identity) -> str:
+    """What a user would call an operator: its number, its window or kind, and its keys."""
+    what = own.get("window") or own["operator"]
+    keys = own.get("keys") or own[f"keys on the {SIDES[0]}"]
+    names = ", ".join(key.partition(": ")[0] for key in keys.split(", "))
+    return f"operator {number}, {what}" + ("" if keys == "global" else f" by {names}")
+
+
 def fingerprint(identity: Identity) -> str:
     """The identity in sixteen letters, kept in every bucket's directory."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -18,8 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StringType, StructField, StructType
 
 if TYPE_CHECKING:
-    from tidegate.operators.kernel import Kernel
-    from tidegate.spark.hosting import HostedKernel
+    from tidegate.spark.hosting import HostedKernel, Work
 
 #: A packed row, as every stage between pack and unpack sees it.
 PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int, number int"
@@ -37,8 +36,8 @@ _ASKS_FOR_STATES = "pyspark.sql.streaming.transform_with_state_driver_worker"
 class KernelProcessor(StatefulProcessor):
     """Hands what Spark calls for to the kernel's host."""
 
-    def __init__(self, kernel: Kernel, operator: str, plan: str) -> None:
-        self._packed = cloudpickle.dumps(kernel)  # type: ignore[no-untyped-call]
+    def __init__(self, work: Work, operator: str, plan: str) -> None:
+        self._packed = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
         self._operator = operator
         self._plan = plan
         self._host: HostedKernel | None = None
@@ -65,8 +64,8 @@ class KernelProcessor(StatefulProcessor):
         if self._host is None:
             from tidegate.spark.hosting import HostedKernel
 
-            kernel = pickle.loads(self._packed)
-            self._host = HostedKernel(kernel, self._operator, self._plan, self._handle, self._pages)
+            work = pickle.loads(self._packed)
+            self._host = HostedKernel(work, self._operator, self._plan, self._handle, self._pages)
         return self._host
 
 
