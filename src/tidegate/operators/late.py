@@ -99,19 +99,6 @@ class SideOutputRouter:
         kept = near.append_column(_UNMOVED, near.column(self.time))
         return _with_times(kept, self.time, present.cast(near.schema.field(self.time).type))
 
-
-def as_arrived(rows: pa.Table, time: str) -> pa.Table:
-    """Rows with the event times they arrived with: what keys and ids are taken from.
-
-    A key that moved with its row would belong to another bucket than the one that has the row.
-    """
-    moved = _UNMOVED in rows.column_names
-    return _with_times(rows, time, rows.column(_UNMOVED)) if moved else rows
-
-
-def _with_times(rows: pa.Table, time: str, times: pa.Array | pa.ChunkedArray) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index(time), rows.schema.field(time), times)
-
     def _with_lateness(
         self, rows: pa.Table, late_by: np.ndarray, watermark: int, closed: Bounds | None
     ) -> pa.Table:
@@ -128,6 +115,19 @@ def _with_times(rows: pa.Table, time: str, times: pa.Array | pa.ChunkedArray) ->
         for field, column in zip(LATE_COLUMNS, values, strict=True):
             rows = rows.append_column(field, column.cast(field.type))
         return rows
+
+
+def as_arrived(rows: pa.Table, time: str) -> pa.Table:
+    """Rows with the event times they arrived with: what keys and ids are taken from.
+
+    A key that moved with its row would belong to another bucket than the one that has the row.
+    """
+    moved = _UNMOVED in rows.column_names
+    return _with_times(rows, time, rows.column(_UNMOVED)) if moved else rows
+
+
+def _with_times(rows: pa.Table, time: str, times: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(time), rows.schema.field(time), times)
 
 
 def instants(rows: pa.Table, time: str) -> np.ndarray:

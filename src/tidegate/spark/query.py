@@ -389,9 +389,7 @@ def _target(plan: Plan, channel: str, query: str, replayed: int) -> Target:
     if not isinstance(results, Emit) or results.by_row:
         durations = _added_durations(plan, channel)
         return Target(query, channel, schema, durations=durations, replayed=replayed)
-    return Target(
-        query, channel, schema, results.identity, results.retracts, replayed=replayed
-    )
+    return Target(query, channel, schema, results.identity, results.retracts, replayed=replayed)
 
 
 def _added_durations(plan: Plan, channel: str) -> tuple[str, ...]:
