@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 import tidegate
+from tests.patience import HANG
 from tests.same_plans import facts
 from tidegate.pipeline.load import load
 
@@ -49,7 +50,7 @@ def environment() -> dict[str, str]:
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=120, env=environment(), **options
+        command(*arguments), capture_output=True, text=True, timeout=HANG, env=environment(), **options
     )
 
 
@@ -89,7 +90,7 @@ def test_an_interrupted_run_goes_on_where_it_was(pipeline):
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(2)]
         os.killpg(running.pid, signal.SIGINT)  # Ctrl-C goes to all processes of the terminal
-        output, errors = running.communicate(timeout=120)
+        output, errors = running.communicate(timeout=HANG)
     assert (running.returncode, errors) == (130, "")
     assert lines[0] == "pipeline: starting Spark …\n"
     assert lines[1].startswith("pipeline batch 0: rows in 5, ")

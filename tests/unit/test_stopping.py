@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANG
 from tidegate.errors import StartError
 from tidegate.spark import query as queries
 from tidegate.spark.checkpoint import last_begun
@@ -46,7 +47,7 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
 
     def wait(packed: Any) -> None:
         waits.set()
-        assert stopped.wait(60)
+        assert stopped.wait(HANG)
         raise InterruptedError("by the stop")
 
     def batch() -> None:
@@ -61,11 +62,11 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
     writer.end(lambda: True)
     late = Thread(target=batch)
     late.start()
-    assert waits.wait(60)
+    assert waits.wait(HANG)
     writer.end(lambda: True)  # a second stop does not wait for the batch
     assert seen == []
     stopped.set()
-    late.join(60)
+    late.join(HANG)
     assert list(map(str, seen)) == ["by the stop"]
 
 

@@ -74,6 +74,8 @@ class Directory:
     watermark: int | None = None
     timer: int | None = None
     pages: list[Page] = field(default_factory=list)
+    #: Hexadecimal; only where an operator has asked for one.
+    secret: str | None = field(default=None, repr=False)
 
     def to_bytes(self) -> bytes:
         return bytes([blobs.VERSION]) + json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -138,6 +140,13 @@ class BucketState:
                 "checkpoint location. If only the number of shuffle partitions differs, buckets=… can "
                 "be what it was at first"
             )
+
+    @property
+    def secret(self) -> bytes:
+        """Random bytes that are the bucket's own for as long as it has pages."""
+        if self.directory.secret is None:
+            self.directory.secret = os.urandom(32).hex()
+        return bytes.fromhex(self.directory.secret)
 
     # -- keys -------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def _parts(stage: Output) -> Identity:
     if isinstance(stage, Reorder):
         return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
     if isinstance(stage, Dedupe):
-        return keys | {"operator": "dedupe", "within": render(stage.within)}
+        return keys | {"operator": "dedupe", "within": render(stage.within), "ids": "keyed digests"}
     if isinstance(stage, Admit):
         return keys | {"operator": "admit", "shards": str(stage.sla.shards)}
     window, types = stage.windowed, stage.input.schema
