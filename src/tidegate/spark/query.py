@@ -34,6 +34,7 @@ from tidegate.spark.checkpoint import (
     ProgressNote,
     check_state_is_readable,
     claim,
+    held_batches,
     is_readable,
     last_batch,
     last_begun,
@@ -46,7 +47,7 @@ from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
-from tidegate.spark.repair import check_whole, held_batches, refuse_unfinished, replay
+from tidegate.spark.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.session import SAFE_FORMAT, prepare_session, refuse_speculation, state_format
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
