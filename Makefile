@@ -18,7 +18,7 @@ test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS=
 mutants: $(READY) ## Break rules one by one and see that tests notice: about a minute (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)
 
-soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: a quarter of an hour
+soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: half an hour
 	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types

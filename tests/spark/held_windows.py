@@ -1,10 +1,10 @@
 """Hopping windows whose stateful task can be held up, for tests with two writers of one checkpoint.
 
-`python -m tests.spark.held_windows FOLDER FORMAT FENCE [finish | hold N | speculate N]`. `FORMAT` is
-Spark's format of state; in 1 the session forbids another one. `FENCE` is `fenced`, or `open`: then
+`python -m tests.spark.held_windows FOLDER FORMAT FENCE [finish | hold N | speculate N MASTER]`. `FORMAT`
+is Spark's format of state; in 1 the session forbids another one. `FENCE` is `fenced`, or `open`: then
 tasks do not look whether they may commit. With `hold` each attempt at the stateful task of batch N
 leaves a file `held-<attempt>` in the folder, and waits for one named `go-<attempt>`. With `speculate`
-the same happens on two executors, and Spark starts a second attempt while the first one waits.
+the same happens on a cluster, and Spark starts a second attempt while the first one waits.
 """
 
 import os
@@ -18,8 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import tidegate as tg
-from tests.spark.killed_windows import hopping
-from tests.spark.kills import ROOT, Announced
+from tests.spark.killed_windows import run_windows
+from tests.spark.kills import ROOT
 from tidegate.spark import lower, query, session
 from tidegate.spark.processor import KernelProcessor
 
@@ -30,7 +30,10 @@ SPECULATION = {
     # Of a single task: when it takes longer than this.
     "spark.speculation.task.duration.threshold": "1s",
     "spark.speculation.minTaskRuntime": "1s",
-    "spark.sql.shuffle.partitions": "1",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 
@@ -70,30 +73,21 @@ def prepare(folder: str, state_format: str, fence: str, hold: str | None) -> Non
         query.refuse_speculation = lambda *_: None  # type: ignore[attr-defined]
 
 
-def cluster(settings: dict[str, str]) -> Any:
-    """Two executors of one core each, beside the driver."""
+def cluster(master: str, settings: dict[str, str]) -> Any:
+    """Executors of one core each, which speculate."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     wanted = session._TUNED | SPECULATION | settings | {"spark.executorEnv.PYTHONPATH": path}
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("held")
-    for key, value in (wanted | {"spark.driver.memory": "1g"}).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.master(master).appName("held").config(map=wanted).getOrCreate()
 
 
-def main(folder: str, state_format: str, fence: str, how: str = "", batch: str | None = None) -> None:
+def main(
+    folder: str, state_format: str, fence: str, how: str = "", batch: str | None = None, master: str = ""
+) -> None:
     prepare(folder, state_format, fence, batch)
     settings = {FORMAT: state_format, "spark.sql.shuffle.partitions": "1"}
-    spark = cluster(settings) if how == "speculate" else tg.local_spark(cores=1, app="held", **settings)
-    finish = how == "finish"
-    reader = spark.readStream.schema("ts timestamp, user string, price double")
-    clicks = reader.option("maxFilesPerTrigger", 1).parquet(f"{folder}/clicks")
-    result = hopping(clicks).start(
-        checkpoint=f"{folder}/ckpt",
-        main=Announced(tg.sinks.parquet(f"{folder}/out")),
-        trigger={"availableNow": True} if finish else None,
-    )
-    result.await_termination()
+    spark = cluster(master, settings) if master else tg.local_spark(cores=1, app="held", **settings)
+    run_windows(spark, folder, finish=how == "finish")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """Two writers of one checkpoint, as processes: a driver that was suspended, and speculation."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import find_spark_home
 
 from tests.spark import held_windows
 from tests.spark.conftest import write_batches
-from tests.spark.kills import Victim, kills
+from tests.spark.kills import Victim, kill_session, kills
 from tests.spark.test_restarts import expected
 from tests.spark.test_two_writers import uri, written
 from tests.spark.test_windows import FLUSH, disordered
@@ -68,6 +71,7 @@ def finish_after_damage(victim: Victim, folder: Path) -> None:
 
 
 @pytest.mark.kills
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("state_format", "fence"), SUSPENDED)
 def test_a_driver_that_was_suspended_does_no_harm(tmp_path: Path, state_format: str, fence: str) -> None:
     """It is stopped within a stateful task; another one goes on from the checkpoint, and is killed."""
@@ -94,14 +98,38 @@ def test_a_driver_that_was_suspended_does_no_harm(tmp_path: Path, state_format: 
     assert written(tmp_path / "out") == expected(BATCHES)
 
 
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """A cluster of two workers, which have names of their own: Spark speculates on another host."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    options = ["--webui-port", "0"]
+    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), address]
+    commands = [
+        ["master.Master", "--host", "127.0.0.1", "--port", str(port), *options],
+        *(["worker.Worker", "--host", f"127.0.0.{n}", *options, *work] for n in (1, 2)),
+    ]
+    with ExitStack() as running, (tmp_path / "cluster.log").open("w") as log:
+        for command, *given in commands:
+            started = [f"{find_spark_home._find_spark_home()}/bin/spark-class"]
+            started += [f"org.apache.spark.deploy.{command}", *given]
+            process = subprocess.Popen(started, stdout=log, stderr=log, start_new_session=True)
+            running.callback(process.wait)
+            running.callback(kill_session, process.pid)
+        yield address
+
+
 @pytest.mark.kills
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("state_format", "fence"), SPECULATED)
 def test_two_attempts_of_a_task_that_both_commit_do_no_harm(
-    tmp_path: Path, state_format: str, fence: str
+    tmp_path: Path, master: str, state_format: str, fence: str
 ) -> None:
     write_batches(tmp_path / "clicks", BATCHES + FLUSH)
     victim = Victim(held_windows.__name__, tmp_path, (state_format, fence))
-    with victim.running("speculate", str(HELD)) as process:
+    with victim.running("speculate", str(HELD), master) as process:
         wait_until((tmp_path / "held-0").exists, process, victim)
         wait_until((tmp_path / "held-1").exists, process, victim)
         # While the driver stands still, it cannot end the attempt that lost.

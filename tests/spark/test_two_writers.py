@@ -182,7 +182,7 @@ def test_a_start_that_is_refused_leaves_the_owner_alone(
 
 
 def repair(checkpoint: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
-    """`tidegate repair` in the session of the tests, whose process has started the query and lives."""
+    """`tidegate repair` in the session of the tests."""
 
     class Session:
         def __enter__(self) -> Any:
@@ -192,7 +192,6 @@ def repair(checkpoint: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, **opti
 
     monkeypatch.setattr(repair_command, "session", lambda _: Session())
     monkeypatch.setattr(repair_command, "end_on_sigterm", lambda: None)
-    monkeypatch.setattr(repair_command, "_refuse_while_alive", lambda _: None)
     told = io.StringIO()
     given = {"checkpoint": checkpoint, "to": None, "dry_run": False} | options
     with redirect_stdout(told):
@@ -261,3 +260,52 @@ def test_damaged_state_is_told_at_the_start_and_repaired_without_losing_or_doubl
     assert written(out) == expected(BATCHES)
     assert held_batches(uri(checkpoint)) == []
     assert repair(checkpoint, spark, monkeypatch) == "the state is whole: there is nothing to repair\n"
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_whole_checkpoint_goes_back_if_asked_and_replays_exactly(
+    spark: Any,
+    click_stream: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+) -> None:
+    checkpoint, out = tmp_path / "ckpt", tmp_path / "out"
+    query = run(hopping(click_stream(BATCHES[:4])), checkpoint, main=tg.sinks.parquet(out))
+    last, before = last_batch(uri(checkpoint)), everything(out)
+    replays: list[int] = []
+
+    class Seen:
+        """What a sink of a user is given."""
+
+        def prepare(self, target: Any) -> Any:
+            write = tg.sinks.parquet(out).prepare(target)
+            return lambda rows, batch: (replays.append(batch), write(rows, batch))
+
+    with pytest.raises(StateError, match=r"cannot go back to version 99: .* Possible: 0, 1, 2"):
+        repair(checkpoint, spark, monkeypatch, to=99)
+    told = repair(checkpoint, spark, monkeypatch, to=version)
+    assert f"the next start replays batches {version} to {last}" in told
+    run(hopping(click_stream(BATCHES[:4])), checkpoint, main=Seen())
+    assert everything(out) == before
+    assert replays == sorted(set(replays))
+    assert version <= min(replays) <= max(replays) <= last
+    assert query.metrics["rows_in"] == 400
+    run(hopping(click_stream(BATCHES + FLUSH)), checkpoint, main=Seen())
+    assert written(out) == expected(BATCHES)
+
+
+def test_a_query_that_runs_is_not_repaired(
+    spark: Any, click_stream: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = hopping(click_stream(BATCHES[:1])).start(
+        checkpoint=tmp_path / "ckpt", main=tg.sinks.memory()
+    )
+    try:
+        query.process_all_available()
+        with pytest.raises(StateError, match="still runs: end it, and repair then"):
+            repair(tmp_path / "ckpt", spark, monkeypatch)
+    finally:
+        query.stop()
+    told = repair(tmp_path / "ckpt", spark, monkeypatch)
+    assert told == "the state is whole: there is nothing to repair\n"

@@ -119,6 +119,20 @@ def test_a_process_that_is_gone_or_another_of_its_number_is_not_alive() -> None:
     assert replace(own, host="elsewhere").is_alive is None
 
 
+def test_a_query_that_ended_is_not_alive_though_its_process_is(checkpoint: str) -> None:
+    claimed = started(checkpoint)
+    claimed.end()
+    claimed.end()
+    owner = owner_of(checkpoint)
+    assert owner is not None
+    assert owner.is_alive is False
+    claimed.check()  # nobody else has taken over
+    assert owner.sinks == {"main": "parquet files in file:///out"}
+    claimed.release()
+    claimed.end()  # a checkpoint that is gone is not made again
+    assert names_in(claimed.folder) == []
+
+
 # -- tasks ----------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -167,10 +168,13 @@ class Query:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if the timeout (in seconds) came first. Raises what stopped it."""
-        if timeout is None:
-            self.spark.awaitTermination()
-            return True
-        return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        try:
+            if timeout is None:
+                self.spark.awaitTermination()
+                return True
+            return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        finally:
+            self._note_end()
 
     def process_all_available(self) -> None:
         """Wait until everything the sources have now is processed."""
@@ -185,6 +189,7 @@ class Query:
         """
         if not drain:
             self.spark.stop()
+            self._note_end()
             return
         if self._drain is None:
             raise StartError(
@@ -198,6 +203,13 @@ class Query:
             self.spark.stop()  # in any case: a batch may be waiting for it
         self._writer.ownership.check()
         self._drain.run()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Let `tidegate repair` know, which leaves queries alone that run."""
+        if not self.is_active:
+            with suppress(OSError):
+                self._writer.ownership.end()
 
 
 def start(
