@@ -1,6 +1,8 @@
 """The note in a checkpoint: what a query belongs to, and when that can still change."""
 
 import json
+import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,9 @@ from tidegate.operators import blobs
 from tidegate.plan.identity import identity_of
 from tidegate.spark.checkpoint import NOTE, claim, stored_identity
 from tidegate.spark.lower import lower
+from tidegate.spark.session import state_format
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def test_a_start_that_never_ran_a_batch_binds_nobody(tmp_path):
@@ -47,3 +52,44 @@ def test_ids_that_were_remembered_without_a_secret_are_refused(tmp_path):
     (tmp_path / "offsets").mkdir()
     with pytest.raises(CheckpointMismatch, match="ids: stored 'nothing', now 'keyed digests'"):
         claim(str(tmp_path), now)
+
+
+class Conf(dict):
+    """The settings of a session, some of which may not be changed."""
+
+    def __init__(self, forbidden=(), **settings):
+        super().__init__(settings)
+        self.forbidden = forbidden
+
+    def set(self, key, value):
+        if key in self.forbidden:
+            raise RuntimeError(f"{key} is not for you")
+        self[key] = value
+
+
+@pytest.mark.parametrize("own", [None, "1", "2"])
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_session_has_its_own_format_of_state_again_afterwards(own, wanted):
+    conf = Conf() if own is None else Conf(**{FORMAT: own})
+    with state_format(SimpleNamespace(conf=conf), wanted) as used:
+        assert used == wanted
+        assert conf.get(FORMAT, "1") == str(wanted)
+        with state_format(SimpleNamespace(conf=conf), 3 - wanted) as inner:
+            assert inner == 3 - wanted
+        assert conf.get(FORMAT, "1") == str(wanted)
+    assert conf.get(FORMAT, "1") == (own or "1")
+    with pytest.raises(KeyError), state_format(SimpleNamespace(conf=conf), wanted):
+        raise KeyError("whatever happens")
+    assert conf.get(FORMAT, "1") == (own or "1")
+
+
+def test_a_session_that_forbids_the_format_is_left_as_it_is_and_a_warning_says_so(caplog):
+    session = SimpleNamespace(conf=Conf([FORMAT], **{FORMAT: "1"}))
+    with caplog.at_level(logging.WARNING), state_format(session, 2) as used:
+        assert used == 1
+    [warning] = caplog.messages
+    assert warning.startswith(f"this session does not let {FORMAT} be set to 2: ")
+    assert "tidegate repair" in warning
+    with state_format(session, 1) as used:
+        assert used == 1
+    assert len(caplog.messages) == 1

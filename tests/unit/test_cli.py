@@ -46,7 +46,7 @@ def starter(tmp_path):
 def test_help_names_every_command_and_exit_code():
     done = tidegate_command("--help")
     assert done.returncode == 0
-    for word in ("run", "sql", "explain", "validate", "init", "state", "bench", "demo", "130"):
+    for word in ("run", "sql", "explain", "validate", "init", "state", "repair", "bench", "demo", "130"):
         assert word in done.stdout
 
 
@@ -130,8 +130,9 @@ def test_a_folder_without_rights_is_told_before_spark_is_started(starter):
     assert "may not be written by this user" in done.stderr
 
 
-def test_a_folder_that_is_no_checkpoint_is_exit_code_2(tmp_path):
-    done = tidegate_command("state", tmp_path)
+@pytest.mark.parametrize("command", ["state", "repair"])
+def test_a_folder_that_is_no_checkpoint_is_exit_code_2(tmp_path, command):
+    done = tidegate_command(command, tmp_path)
     assert done.returncode == 2
     assert "is no checkpoint of tidegate" in done.stderr
 

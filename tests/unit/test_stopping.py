@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.patience import HANG
-from tidegate.errors import StartError
+from tidegate.errors import CheckpointTaken, StartError
 from tidegate.spark import query as queries
 from tidegate.spark.checkpoint import last_begun
 from tidegate.spark.ownership import Ownership
@@ -84,6 +84,17 @@ def test_a_drain_stops_first(tmp_path: Path) -> None:
     recorded = Recorded(active=True)
     query_of(writer_at(tmp_path), recorded).stop(drain=True)
     assert recorded.calls == ["stop", "drain"]
+
+
+def test_a_query_that_lost_its_checkpoint_drains_nothing(tmp_path: Path) -> None:
+    writer, recorded = writer_at(tmp_path), Recorded(active=True)
+    writer.ownership.take()
+    Ownership.next(tmp_path.as_uri()).take()
+    with pytest.raises(CheckpointTaken):
+        writer(NOTHING, 0)  # before anything is asked of the batch
+    with pytest.raises(CheckpointTaken):
+        query_of(writer, recorded).stop(drain=True)
+    assert recorded.calls == ["stop"]
 
 
 def test_a_drain_that_is_refused_stops_all_the_same(tmp_path: Path) -> None:

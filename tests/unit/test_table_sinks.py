@@ -148,6 +148,20 @@ def test_a_batch_that_comes_again_changes_nothing(place: Place) -> None:
     assert place.rows() == []
 
 
+def test_batches_that_a_repair_replays_change_nothing(place: Place) -> None:
+    table = place.sink("counts").prepare(CHANGES)
+    batches = [change("+I", "ann", 1), change("+I", "bob", 1), change("-D", "ann", 1)]
+    for number, row in enumerate(batches[:2]):
+        table(batch(CHANGES, row), number)
+    again = place.sink("counts").prepare(replace(CHANGES, replayed=2))
+    for number, row in enumerate(batches):  # the last one had not been written before
+        again(batch(CHANGES, row), number)
+    assert place.rows() == [result("bob", 1)]
+    table(batch(CHANGES, change("+I", "cid", 1)), 6)
+    with pytest.raises(SinkError, match="out of order"):
+        again(batch(CHANGES, batches[0]), 3)
+
+
 def test_a_batch_out_of_order_is_refused(place: Place) -> None:
     table = place.sink("counts").prepare(CHANGES)
     table(batch(CHANGES, change("+I", "ann", 1)), 5)

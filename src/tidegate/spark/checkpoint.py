@@ -18,6 +18,8 @@ from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
 
 NOTE = "tidegate.json"
+#: The offsets of batches that are to be replayed.
+HELD = "tidegate.replay"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ def last_batch(checkpoint: str) -> int:
 def last_begun(checkpoint: str) -> int:
     """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
     return max(numbers_in(posixpath.join(checkpoint, "offsets")), default=-1)
+
+
+def held_batches(checkpoint: str) -> list[int]:
+    """The batches that are to be replayed after a repair, and not yet begun again."""
+    return numbers_in(posixpath.join(checkpoint, HELD))
 
 
 def stored_format(checkpoint: str) -> int | None:

@@ -19,9 +19,9 @@ from tidegate.operators.late import NEVER
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
+from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
-from tidegate.plan.identity import SHARED, Identity, fingerprint
+from tidegate.plan.identity import SHARED, Identity, fingerprint, title_of
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
@@ -65,7 +65,8 @@ class OperatorState:
 
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator of a plan, each after those that feed it."""
-    return [_state(own, buckets) for own, buckets in _operators_of(spark, checkpoint)]
+    operators = _operators_of(spark, checkpoint)
+    return [_state(title_of(number, own), own, kept) for number, (own, kept) in enumerate(operators, 1)]
 
 
 def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
@@ -147,17 +148,24 @@ def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     return buckets
 
 
-def _state(identity: Identity, buckets: Buckets) -> OperatorState:
+def _state(title: str, identity: Identity, buckets: Buckets) -> OperatorState:
     state = OperatorState(identity)
-    held = [BucketState(pages, _plan(pages)) for pages in buckets.values()]
-    state.watermark = max((b.directory.watermark for b in held if b.directory.watermark), default=None)
-    for pages, bucket_state in zip(buckets.values(), held, strict=True):
-        _add(state, bucket_state)
-        state.bytes += sum(map(len, pages.values()))
+    held = {bucket: BucketState(pages, _plan(pages)) for bucket, pages in buckets.items()}
+    marks = [one.directory.watermark for one in held.values()]
+    state.watermark = max((mark for mark in marks if mark), default=None)
+    for bucket, bucket_state in held.items():
+        with state_of(title, bucket):
+            _add(state, bucket_state)
+        state.bytes += sum(map(len, buckets[bucket].values()))
     return state
 
 
 def _plan(pages: MemoryPages) -> str:
+    if "directory" not in pages:
+        raise StateError(
+            "pages are stored without a directory: two writers may have broken the state. "
+            "`tidegate repair CHECKPOINT` goes back to the last version that is whole"
+        )
     return Directory.from_bytes(pages["directory"]).plan
 
 

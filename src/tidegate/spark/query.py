@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -37,6 +38,7 @@ from tidegate.spark.checkpoint import (
     ProgressNote,
     check_state_is_readable,
     claim,
+    held_batches,
     is_readable,
     last_batch,
     last_begun,
@@ -50,7 +52,7 @@ from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
-from tidegate.spark.repair import check_whole, held_batches, refuse_unfinished, replay
+from tidegate.spark.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.session import SAFE_FORMAT, prepare_session, refuse_speculation, state_format
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
@@ -188,10 +190,13 @@ class Query:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if the timeout (in seconds) came first. Raises what stopped it."""
-        if timeout is None:
-            self.spark.awaitTermination()
-            return True
-        return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        try:
+            if timeout is None:
+                self.spark.awaitTermination()
+                return True
+            return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        finally:
+            self._note_end()
 
     def process_all_available(self) -> None:
         """Wait until everything the sources have now is processed."""
@@ -206,6 +211,7 @@ class Query:
         """
         if not drain:
             self.spark.stop()
+            self._note_end()
             return
         if self._drain is None:
             raise StartError(
@@ -219,6 +225,13 @@ class Query:
             self.spark.stop()  # in any case: a batch may be waiting for it
         self._writer.ownership.check()
         self._drain.run()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Let `tidegate repair` know, which leaves queries alone that run."""
+        if not self.is_active:
+            with suppress(OSError):
+                self._writer.ownership.end()
 
 
 def start(
