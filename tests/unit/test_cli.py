@@ -158,7 +158,7 @@ def test_explain_as_json():
     assert job["logical"]["inputs"][0]["node"] == "Aggregate[clicks=count(*), spend=sum(price)]"
     assert job["physical"][0][0] == "SlicePreAggregate[user]"
     assert job["hold_backs"] == {"1 tumbling(1 minute)": "0 seconds"}
-    assert job["channels"]["late"][-2:] == ["late_by", "watermark"]
+    assert job["channels"]["late"][-2:] == ["late_window_end", "allowed_lateness"]
 
 
 def test_what_is_held_back_is_shown(starter):
@@ -297,3 +297,52 @@ def test_a_reader_that_has_seen_enough_is_no_failure(starter, unbuffered):
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+TIES_SQL = """\
+CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts)
+WITH (connector = 'files', path = 'clicks', format = 'json');
+CREATE SINK users WITH (connector = 'discard');
+INSERT INTO users SELECT * FROM clicks ORDER BY ts;
+"""
+
+TIES_YAML = """\
+name: ordered
+streams:
+  clicks:
+    connector: files
+    format: json
+    path: clicks
+    columns: {ts: timestamp, user: string}
+    eventtime: {column: ts}
+query:
+  from: clicks
+  operators: [{reorder: true}]
+sinks: {main: {connector: discard}}
+checkpoint: checkpoint
+"""
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_rows_at_the_watermark_that_would_be_dropped_are_told_plainly(command, tmp_path):
+    file = tmp_path / "ordered.yaml"
+    file.write_text(TIES_YAML)
+    done = tidegate_command(command, file)
+    assert done.returncode == 0
+    assert done.stderr.startswith("tidegate: warning: ordered: reorder() with a tolerance of zero: ")
+    assert "'1 millisecond'" in done.stderr
+    assert done.stderr.count("\n") == 1, "no line of Python's own"
+    file.write_text(TIES_YAML.replace("{column: ts}", "{column: ts, tolerance: 1 ms}"))
+    assert tidegate_command(command, file).stderr == ""
+
+
+def test_also_of_sql(tmp_path):
+    file = tmp_path / "ordered.sql"
+    file.write_text(TIES_SQL)
+    done = tidegate_command("validate", file)
+    assert done.returncode == 0
+    assert done.stderr.startswith("tidegate: warning: ordered.users: reorder() with a tolerance of zero")
+    file.write_text(TIES_SQL.replace("AS ts)", "AS ts - INTERVAL '0.001' SECOND)"))
+    assert tidegate_command("validate", file).stderr == ""

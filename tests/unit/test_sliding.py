@@ -21,7 +21,8 @@ from tidegate.api.events import KeyedEvents
 from tidegate.errors import DurationError, EmissionRefused, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTERS
+from tidegate.operators.kernel import COUNTERS, LATE_AT_WATERMARK
+from tidegate.plan.channels import LATE_COLUMNS
 from tidegate.plan.feeds import Source
 from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
@@ -137,11 +138,12 @@ def test_every_row_in_is_accounted_for(lookahead):
     host.batch([at(50)])
     rows = [at(19), at(20), at(50), at(51), at(0) | {"ts": None}]
     result = host.batch(rows)
-    assert set(result.counts) <= set(COUNTERS)
+    assert set(result.counts) <= {*COUNTERS, LATE_AT_WATERMARK}
     assert dict(result.counts) == {
         "rows_in": 5,
         "errors": 1,
         "late_rows": 3,
+        "late_rows_at_watermark": 1,
         "late_dropped": 1,
         "late_reassigned": 2,
     }
@@ -613,7 +615,7 @@ def test_results_may_not_be_named_as_the_rows_columns():
 def test_late_rows_have_a_channel_with_all_columns():
     windowed = keyed().window(tg.sliding("1 s"), late=late.side_output("too_late"))
     schema = windowed.agg(n=count()).node.channels["too_late"]
-    assert schema.names == [*SCHEMA.names, "late_by", "watermark"]
+    assert schema.names == [*SCHEMA.names, *(field.name for field in LATE_COLUMNS)]
 
 
 def test_every_column_stays():

@@ -42,7 +42,7 @@ DISTINCT_PAIR = (
 
 
 def query(text: str, **types: pa.DataType) -> Insert:
-    """The one query of a text over the declared streams; Spark is asked for no other types than these."""
+    """The one query of a text over the declared streams; Spark tells no other types than these."""
     program = program_of(Text(DECLARED + text), analyzer=Told(types))
     [only] = (*program.inserts, *program.selects)
     return only

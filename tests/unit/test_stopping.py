@@ -9,7 +9,8 @@ import pytest
 
 from tidegate.errors import StartError
 from tidegate.spark import query as queries
-from tidegate.spark.drain import last_begun
+from tidegate.spark.checkpoint import last_begun
+from tidegate.spark.ownership import Ownership
 from tidegate.spark.query import BatchWriter, Query
 
 NOTHING: Any = None
@@ -31,7 +32,7 @@ class Recorded:
 
 def writer_at(checkpoint: Path) -> BatchWriter:
     uri = checkpoint.absolute().as_uri()
-    return BatchWriter(NOTHING, {}, uri, NOTHING, NOTHING, NOTHING, NOTHING)
+    return BatchWriter(NOTHING, {}, uri, *[NOTHING] * 4, Ownership.next(uri))
 
 
 def query_of(writer: BatchWriter, recorded: Any) -> Query:

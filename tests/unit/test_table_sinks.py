@@ -4,10 +4,12 @@ import contextlib
 import decimal
 import math
 import random
+import re
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -521,12 +523,14 @@ def test_a_value_that_no_table_can_hold_stops_the_batch(elephant: Place) -> None
 
 
 @pytest.mark.parametrize(("module", "extra"), [("duckdb", "duckdb"), ("psycopg", "postgres")])
-def test_a_missing_driver_is_named(
+def test_a_missing_driver_is_named_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     sink = sinks.duckdb(tmp_path / "x", "t") if module == "duckdb" else sinks.postgres("", "t")
-    with pytest.raises(SinkError, match=rf"pip install 'tidegate\[{extra}\]'"):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    [requirement] = project["optional-dependencies"][extra]
+    with pytest.raises(SinkError, match=re.escape(f"pip install '{requirement}'")):
         sink.prepare(LATE)
 
 

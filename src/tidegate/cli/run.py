@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from tidegate.cli.failures import INTERRUPTED, OK, QueryFailed, cause
+from tidegate.cli.notices import warn
 from tidegate.cli.progress import Reports
 from tidegate.cli.session import Session, deferred_session, end_on_sigterm, interruptions
 from tidegate.cli.views import View, view
@@ -29,6 +30,7 @@ def run(arguments: Namespace) -> int:
     with deferred_session(arguments) as spark:
         jobs = _jobs(arguments, spark)
         check_places(jobs)
+        warn(jobs)
         console = Console(highlight=False, soft_wrap=True)
         if not arguments.json:
             console.print(f"{', '.join(job.name for job in jobs)}: starting Spark …")

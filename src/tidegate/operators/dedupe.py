@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.hashing import digest_columns
 from tidegate.operators.keyed import Partials, Turn
-from tidegate.operators.late import NEVER
+from tidegate.operators.late import NEVER, as_arrived
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import RowKernel
 from tidegate.operators.state import BucketState
@@ -55,7 +55,8 @@ class DedupeKernel(RowKernel):
     # -- pack ---------------------------------------------------------------------------------
 
     def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
-        return pl.DataFrame(dict(zip(DIGEST, digest_columns(rows.select(self.ids)), strict=True)))
+        ids = as_arrived(rows, self.time).select(self.ids)
+        return pl.DataFrame(dict(zip(DIGEST, digest_columns(ids), strict=True)))
 
     def homes(self, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
         place = packed.states[TWO].to_numpy() % np.uint64(len(buckets))
@@ -88,14 +89,6 @@ class DedupeKernel(RowKernel):
         new &= _up_to_the_first(ids.code, counts & new, len(ids.one))
         turn.out.counts["duplicates_filtered"] += int(len(new) - new.sum())
         return self.without_late(turn, came.filter(pl.Series(new)), late[new])
-
-    def without_late(self, turn: Turn, came: pl.DataFrame, late: np.ndarray) -> pl.DataFrame | None:
-        """Rows that are moved to now keep their ids, also where the event time is part of them."""
-        kept = super().without_late(turn, came, late)
-        if kept is None or turn.watermark is None:
-            return kept
-        stays = ~late | self.router.moves(came[TIME].to_numpy(), turn.watermark)
-        return kept.with_columns(came.filter(pl.Series(stays)).select(DIGEST))
 
     def _known(self, state: BucketState, ids: Ids, oldest: int) -> np.ndarray:
         """Which ids are remembered?"""

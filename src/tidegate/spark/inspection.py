@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import defaultdict
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
@@ -27,7 +25,14 @@ from tidegate.plan.identity import SHARED, Identity, fingerprint
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
-from tidegate.spark.checkpoint import check_state_is_readable, stored_identity, stored_pages
+from tidegate.spark.checkpoint import (
+    check_state_is_readable,
+    operators_in,
+    stored_format,
+    stored_identity,
+    stored_pages,
+)
+from tidegate.spark.session import SAFE_FORMAT, state_format
 
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
@@ -105,18 +110,13 @@ def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, 
     if identity is None:
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
     # Spark numbers operators from the end of the query.
-    stored = [_stored(spark, place, number) for number in sorted(_operators(place), reverse=True)]
-    parts = [_own_parts(identity, number) for number in range(1, len(stored) + 1)]
+    with state_format(spark, stored_format(place) or SAFE_FORMAT):
+        stored = [_stored(spark, place, number) for number in reversed(operators_in(place))]
+    parts = [own_parts(identity, number) for number in range(1, len(stored) + 1)]
     return _matched(parts, stored)
 
 
-def _operators(checkpoint: str) -> list[int]:
-    filesystem, folder = fs.FileSystem.from_uri(posixpath.join(checkpoint, "state"))
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdigit()]
-
-
-def _own_parts(identity: Identity, number: int) -> Identity:
+def own_parts(identity: Identity, number: int) -> Identity:
     """What is written down about one operator."""
     suffix = "" if number == 1 else f" of operator {number}"
     own = {

@@ -60,8 +60,8 @@ _OTHERS = words(
     "bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_set corr covar_pop "
     "count_min_sketch covar_samp every grouping grouping_id histogram_numeric hll_sketch_agg kurtosis "
     "hll_union_agg listagg max_by min_by mode percentile_cont percentile_disc regr_avgx "
-    "regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some string_agg "
-    "theta_sketch_agg theta_union_agg try_avg try_sum"
+    "regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some "
+    "string_agg theta_sketch_agg theta_union_agg try_avg try_sum"
 )
 
 KNOWN = (

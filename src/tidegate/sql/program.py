@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from tidegate.plan.columns import shortened
 from tidegate.plan.declare import declare_source
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Output
@@ -37,6 +38,9 @@ class Stream:
     idle_after: Micros | None = None
     max_future: Micros | None = None
 
+    def __repr__(self) -> str:
+        return f"<Stream {self.name} ← {self.connector}: {shortened(self.schema.names)}>"
+
     def source(self, schema: pa.Schema | None = None, time: str | None = None) -> Source:
         """The source of a plan; a projection leaves other columns, and may call the time otherwise."""
         assert self.time is not None, "only windows ask, and they have refused such a stream"
@@ -60,7 +64,7 @@ class SinkTable:
 
     name: str
     connector: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets may be among them
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,11 @@ class Projection:
     where: str | None = None
     columns: tuple[Column, ...] | None = None
 
-
-@dataclass(frozen=True)
-class Input:
-    """What happens to a stream's DataFrame before it becomes events, first to last."""
-
-    stream: Stream
-    steps: tuple[Projection, ...] = ()
+    def __repr__(self) -> str:
+        wheres = "".join(f", where {step.where}" for step in self.steps if step.where is not None)
+        chosen = [[name for name, _ in step.columns] for step in self.steps if step.columns is not None]
+        columns = chosen[-1] if chosen else self.stream.schema.names
+        return f"<Input {self.stream.name}{wheres}: {shortened(columns)}>"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,12 @@ class Insert:
     kept: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        read = ", ".join(dict.fromkeys(one.stream.name for one in self.inputs))
+        plan = "rows as they are" if self.plan is None else self.plan.label()
+        into = ", ".join(sink.name for sink in self.sinks.values())
+        return f"<Insert {read} → {plan} → {into or 'shown'}>"
+
 
 @dataclass(frozen=True)
 class Program:
@@ -109,3 +117,9 @@ class Program:
     inserts: tuple[Insert, ...] = ()
     #: The queries whose result is only shown.
     selects: tuple[Insert, ...] = ()
+
+    def __repr__(self) -> str:
+        named = {"streams": self.streams, "sinks": self.sinks}
+        texts = [f"{kind} {', '.join(names)}" for kind, names in named.items() if names]
+        texts += map(repr, (*self.inserts, *self.selects))
+        return f"<Program: {'; '.join(texts)}>"
