@@ -78,6 +78,14 @@ class Projection:
     where: str | None = None
     columns: tuple[Column, ...] | None = None
 
+
+@dataclass(frozen=True)
+class Input:
+    """What happens to a stream's DataFrame before it becomes events, first to last."""
+
+    stream: Stream
+    steps: tuple[Projection, ...] = ()
+
     def __repr__(self) -> str:
         wheres = "".join(f", where {step.where}" for step in self.steps if step.where is not None)
         chosen = [[name for name, _ in step.columns] for step in self.steps if step.columns is not None]
