@@ -7,6 +7,7 @@ from argparse import Namespace
 
 from tidegate.cli.deferred import defer
 from tidegate.cli.failures import OK
+from tidegate.cli.session import deferred_session
 
 
 def run(arguments: Namespace) -> int:
@@ -15,7 +16,8 @@ def run(arguments: Namespace) -> int:
     from tidegate.pipeline.explain import as_json, as_mermaid, as_text
     from tidegate.pipeline.load import load
 
-    jobs = load(arguments.file)
+    with deferred_session(arguments) as spark:
+        jobs = load(arguments.file, spark=spark)
     warn(jobs)
     match arguments.format:
         case "json":

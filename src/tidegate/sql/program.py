@@ -1,6 +1,6 @@
 """What SQL text compiles to: streams, sinks, and for each query a plan with what Spark does around it.
 
-Texts of expressions and conditions are Spark SQL.
+Texts of expressions and conditions are Spark SQL, as the query has them.
 """
 
 from __future__ import annotations
@@ -68,37 +68,45 @@ class SinkTable:
 
 
 @dataclass(frozen=True)
-class Input:
-    """What happens to a stream's DataFrame before it becomes events: first `where`, then `columns`.
+class Projection:
+    """One query level on a DataFrame: its rows are known as `alias`; those that meet `where` stay.
 
-    `columns` is everything that is left, in order; None is every column as it is.
+    `columns` is everything that is left of them, in order; None is every column as it is.
     """
 
-    stream: Stream
+    alias: str | None = None
     where: str | None = None
     columns: tuple[Column, ...] | None = None
 
+
+@dataclass(frozen=True)
+class Input:
+    """What happens to a stream's DataFrame before it becomes events, first to last."""
+
+    stream: Stream
+    steps: tuple[Projection, ...] = ()
+
     def __repr__(self) -> str:
-        where = "" if self.where is None else f", where {self.where}"
-        columns = (
-            self.stream.schema.names if self.columns is None else [name for name, _ in self.columns]
-        )
-        return f"<Input {self.stream.name}{where}: {shortened(columns)}>"
+        wheres = "".join(f", where {step.where}" for step in self.steps if step.where is not None)
+        chosen = [[name for name, _ in step.columns] for step in self.steps if step.columns is not None]
+        columns = chosen[-1] if chosen else self.stream.schema.names
+        return f"<Input {self.stream.name}{wheres}: {shortened(columns)}>"
 
 
 @dataclass(frozen=True)
 class Insert:
-    """A query: `inputs` → `plan` → `having` → `columns` → the sinks.
+    """A query: `inputs` → `plan` → `steps` → the sinks.
 
     `inputs` are in the order of `sources_of(plan)`. Without a plan there are no windows: the rows of
-    the one input are the result. `having` and `columns` are about the plan's main channel. A query
-    whose result is only shown has no sinks.
+    the one input are the result. `steps` are about the plan's main channel, and `kept` has the columns
+    of the plan that leave them as they are, by the names they then have. A query whose result is only
+    shown has no sinks.
     """
 
     plan: Output | None
     inputs: tuple[Input, ...]
-    columns: tuple[Column, ...] | None = None
-    having: str | None = None
+    steps: tuple[Projection, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
     def __repr__(self) -> str:
