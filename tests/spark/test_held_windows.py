@@ -71,7 +71,6 @@ def finish_after_damage(victim: Victim, folder: Path) -> None:
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("state_format", "fence"), SUSPENDED)
 def test_a_driver_that_was_suspended_does_no_harm(tmp_path: Path, state_format: str, fence: str) -> None:
     """It is stopped within a stateful task; another one goes on from the checkpoint, and is killed."""
@@ -122,7 +121,6 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("state_format", "fence"), SPECULATED)
 def test_two_attempts_of_a_task_that_both_commit_do_no_harm(
     tmp_path: Path, master: str, state_format: str, fence: str
