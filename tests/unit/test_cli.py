@@ -209,7 +209,7 @@ def test_what_needs_no_spark_imports_none(command, starter):
     code = (
         "import sys; from tidegate.cli import main; "
         f"code = main([{command!r}, {str(starter)!r}]); "
-        "loaded = {'pyspark', 'polars.dataframe', 'sqlglot'} & set(sys.modules); "
+        "loaded = {'pyspark', 'polars.dataframe', 'tidegate.sql.parser'} & set(sys.modules); "
         "sys.exit(f'{code}, and loaded {loaded}' if code or loaded else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
