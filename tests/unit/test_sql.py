@@ -8,6 +8,7 @@ from tests.same_plans import facts
 from tests.told import Told
 from tidegate import sql
 from tidegate.api.events import Events
+from tidegate.errors import SqlError
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.declare import declare_source
 from tidegate.plan.nodes import sources_of
@@ -34,6 +35,7 @@ CREATE SINK too_late WITH (connector = 'discard');
 CLICK_EVENTS = Events((), declare_source(CLICKS, "ts", tolerance="5 seconds"))
 BY_USER = CLICK_EVENTS.key_by("user")
 COUNTED = {"n": tg.count()}
+EACH_MINUTE = "GROUP BY user, TUMBLE(ts, INTERVAL '1' MINUTE)"
 COUNTED_PAIR = "CASE WHEN (price) IS NOT NULL AND (shop) IS NOT NULL THEN 1 END"
 DISTINCT_PAIR = (
     "concat(length(CAST(user AS STRING)), ':', CAST(user AS STRING), ':', "
@@ -217,11 +219,35 @@ def test_an_insert_has_a_sink_for_each_channel():
 
 
 def test_words_of_clauses_can_be_columns():
-    stream = f"CREATE STREAM s (late STRING, emit BIGINT, allow DOUBLE, match INT) {FILES};"
-    insert = sql.compile(stream + "SELECT late, emit AS match FROM s WHERE allow > 1").selects[0]
+    stream = f"CREATE STREAM s (late STRING, emit BIGINT, allow DOUBLE, errors INT) {FILES};"
+    insert = sql.compile(stream + "SELECT late, emit AS match, errors FROM s WHERE allow > 1").selects[0]
     assert insert.inputs[0].steps == (
-        Projection("s", "allow > 1", (("late", "late"), ("match", "emit"))),
+        Projection("s", "allow > 1", (("late", "late"), ("match", "emit"), ("errors", "errors"))),
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT user, count(*) AS n FROM clicks {EACH_MINUTE} ERRORS TO Too_Late",
+        "SELECT ts, user FROM clicks ORDER BY ts ERRORS TO too_late",
+        "SELECT count(*) AS n FROM (SELECT ts FROM clicks UNION ALL SELECT ts FROM views) "
+        "GROUP BY tumblingwindow('ss', 1) ERRORS TO too_late EMIT CHANGES",
+        "SELECT a.user, b.price FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS a "
+        "JOIN TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS b ON a.user = b.user "
+        "ERRORS TO too_late",
+        "WITH m AS (SELECT count(*) AS n FROM clicks GROUP BY tumblingwindow('mi', 1) "
+        "ERRORS TO too_late) "
+        "SELECT max(n) AS most FROM m GROUP BY tumblingwindow('hh', 1)",
+    ],
+)
+def test_broken_rows_have_a_sink_in_every_query(text):
+    insert = query(f"INSERT INTO results {text}")
+    assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
+        "main": "results",
+        "errors": "too_late",
+    }
+    assert "errors" in insert.plan.channels
 
 
 # -- aggregates ------------------------------------------------------------------------------------
@@ -547,3 +573,81 @@ def test_quotes_in_texts_and_words_as_names_reach_spark_as_they_are_meant():
     assert given.stream.options["path"] == "it's here"
     assert given.steps == (Projection("clicks", "`case` = 'O''Brien' AND `true` = 'y'"),)
     assert shown(insert) == (("k", "`case`"), ("n", "`n`"))
+
+
+def test_windows_as_tables_take_named_arguments():
+    named = query(
+        "SELECT c.user, window_start, window_end, count(*) AS n FROM TABLE(HOP("
+        "SIZE => INTERVAL '1' MINUTE, DATA => TABLE clicks, TIMECOL => DESCRIPTOR(ts), "
+        "SLIDE => INTERVAL '10' SECOND)) AS c GROUP BY c.user, window_start, window_end"
+    )
+    plain = query(
+        "SELECT c.user, window_start, window_end, count(*) AS n FROM HOP(TABLE clicks, DESCRIPTOR(ts), "
+        "INTERVAL '10' SECOND, INTERVAL '1' MINUTE) c GROUP BY c.user, window_start, window_end"
+    )
+    expected = BY_USER.window(tg.hopping("1 min", "10 s")).agg(**COUNTED).node
+    assert facts(named.plan) == facts(plain.plan) == facts(expected)
+
+
+# -- keys inside larger expressions ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "item", "text"),
+    [
+        ("lower(user)", "concat(LOWER( user ), '!')", "concat(`key_1`, '!')"),
+        ("lower(user)", "lower(user) || lower(user)", "`key_1` || `key_1`"),
+        ("lower(clicks.user)", "-length(lower(user))::int", "-length(`key_1`)::int"),
+        ("price + shop", "2 * (price + shop)", "2 * (`key_1`)"),
+        ("price + shop", "round(price + shop, 1)", "round(`key_1`, 1)"),
+        ("(price + shop)", "CASE WHEN price + shop THEN 1 END", "CASE WHEN `key_1` THEN 1 END"),
+        ("price > 1", "if(price > 1, 'dear', 'cheap')", "if(`key_1`, 'dear', 'cheap')"),
+        ("user", "upper(clicks.user)", "upper(clicks.user)"),
+        ("lower(user)", "concat(lower(user), 'lower(user)')", "concat(`key_1`, 'lower(user)')"),
+    ],
+)
+def test_a_key_is_found_inside_a_larger_expression(key, item, text):
+    insert = query(
+        f"SELECT {item} AS it, count(*) AS n FROM clicks GROUP BY {key}, tumblingwindow('ss', 1)",
+        key_1=pa.string(),
+    )
+    assert shown(insert)[0] == ("it", text)
+
+
+@pytest.mark.parametrize("item", ["2 * price + shop", "price + shop * 2", "price - shop", "price"])
+def test_what_only_looks_like_a_key_is_none(item):
+    with pytest.raises(SqlError, match="is not among the results"):
+        query(
+            f"SELECT {item} AS it, count(*) AS n FROM clicks "
+            "GROUP BY price + shop, tumblingwindow('ss', 1)",
+            key_1=pa.float64(),
+        )
+
+
+def test_conditions_on_results_find_what_select_calls_them():
+    insert = query(
+        "SELECT user AS who, sum(price) - 1 AS rest, window_end AS till, count(*) AS n FROM clicks "
+        f"{EACH_MINUTE} HAVING rest > 2 * n AND who <> 'n' AND till < current_timestamp()"
+    )
+    assert insert.steps[0].where == (
+        "(`sum_price` - 1) > 2 * n AND (user) <> 'n' AND (window_end) < current_timestamp()"
+    )
+
+
+def test_columns_can_be_selected_before_they_are_used():
+    insert = query("SELECT price * 2 AS twice, twice + 1 AS more FROM clicks")
+    assert insert.inputs[0].steps[0].columns == (("twice", "price * 2"), ("more", "twice + 1"))
+
+
+def test_a_union_of_what_is_left_of_another_keeps_its_conditions():
+    insert = query("""
+        WITH some AS (SELECT ts, price FROM (SELECT ts, price FROM clicks UNION ALL
+                      SELECT ts, price FROM views) AS u WHERE price > 1)
+        SELECT count(*) AS n FROM (SELECT * FROM some UNION ALL SELECT ts, price FROM clicks)
+        GROUP BY tumblingwindow('ss', 1)
+    """)
+    assert [[step.where for step in read.steps if step.where] for read in insert.inputs] == [
+        ["price > 1"],
+        ["price > 1"],
+        [],
+    ]

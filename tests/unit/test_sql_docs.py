@@ -1,12 +1,17 @@
 """The SQL of the documentation is a program."""
 
+import pyarrow as pa
+
+from tests.told import Told
 from tests.unit.test_docs import FENCE, ROOT
-from tidegate import sql
+from tidegate.sql.compiler import program_of
+from tidegate.sql.source import Text
 
 
 def program_in(page):
     blocks = FENCE.findall((ROOT / page).read_text("utf-8"))
-    return sql.compile("\n".join(code for language, code in blocks if language == "sql"))
+    text = "\n".join(code for language, code in blocks if language == "sql")
+    return program_of(Text(text), analyzer=Told({"user": pa.string()}))
 
 
 def test_the_sql_of_the_readme_is_the_first_program_of_it():

@@ -128,6 +128,25 @@ def test_keys_of_a_missing_side_are_null(kind, left_user, right_user):
     assert step.where == f"{right_user} IS NULL"
 
 
+def test_only_names_of_columns_are_replaced():
+    insert = query(
+        "CREATE VIEW v AS SELECT ts AS day, user AS x, price AS hour FROM views; "
+        "SELECT extract(day FROM c.ts) AS a, c.ts + INTERVAL '1' HOUR AS b, X'1F' AS d, hour, "
+        "transform(array(c.price), x -> x + v.hour) AS e, 'c.price' AS f, hour(v.day) AS g "
+        "FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS c "
+        "JOIN TABLE(TUMBLE(TABLE v, DESCRIPTOR(day), INTERVAL '1' DAY)) AS v ON c.user = v.x"
+    )
+    assert shown(insert) == (
+        ("a", "extract(day FROM `ts`)"),
+        ("b", "`ts` + INTERVAL '1' HOUR"),
+        ("d", "X'1F'"),
+        ("hour", "hour"),
+        ("e", "transform(array(`price`), x -> x + `hour`)"),
+        ("f", "'c.price'"),
+        ("g", "hour(`day`)"),
+    )
+
+
 def test_a_star_of_one_side_is_its_columns():
     insert = query(f"SELECT v.* {SIDES.format('')} ON c.user = v.user")
     assert shown(insert) == (

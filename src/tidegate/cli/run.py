@@ -16,7 +16,7 @@ from rich.console import Console
 from tidegate.cli.failures import INTERRUPTED, OK, QueryFailed, cause
 from tidegate.cli.notices import warn
 from tidegate.cli.progress import Reports
-from tidegate.cli.session import Session, deferred_session, end_on_sigterm, interruptions
+from tidegate.cli.session import deferred_session, end_on_sigterm, interruptions
 from tidegate.cli.views import View, view
 from tidegate.pipeline.load import Job, load
 from tidegate.pipeline.places import check_places
@@ -35,11 +35,12 @@ def run(arguments: Namespace) -> int:
         if not arguments.json:
             console.print(f"{', '.join(job.name for job in jobs)}: starting Spark …")
         running = spark()
+        jobs = _jobs(arguments, running)  # once more: now Spark is asked about every expression
         with interruptions() as asked:
             return _run(running, jobs, arguments, view(console, as_json=arguments.json), asked)
 
 
-def _jobs(arguments: Namespace, spark: Session) -> list[Job]:
+def _jobs(arguments: Namespace, spark: Any) -> list[Job]:
     jobs, elsewhere = load(arguments.file, spark=spark), arguments.checkpoint
     if elsewhere is None:
         return jobs

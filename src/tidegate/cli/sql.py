@@ -22,7 +22,9 @@ def run(arguments: Namespace) -> int:
     with deferred_session(arguments) as spark:
         asked = question(arguments.text, Path.cwd(), spark=spark)
         check_inputs(asked)
-        found = _answer(spark(), asked, arguments)
+        running = spark()
+        asked = question(arguments.text, Path.cwd(), spark=running)  # about every expression
+        found = _answer(running, asked, arguments)
     shown = found.slice(0, arguments.limit)
     if arguments.json:
         for row in shown.to_pylist():

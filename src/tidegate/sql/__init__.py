@@ -22,8 +22,9 @@ def compile(
 ) -> Program:
     """The program that a text is. `streams` and `sinks` are those that are declared elsewhere.
 
-    Types of expressions come from the analyzer of `spark`, a session, or a function that starts one
-    if it is needed. Without it only columns, casts and plain values have types.
+    Types of expressions come from the analyzer of `spark`. It is a session, which is then asked about
+    every expression, or a function that starts one, which is called if a plan depends on the answer.
+    Without it only columns, casts and plain values have types.
 
     >>> program = compile('''
     ...     CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts)
@@ -39,4 +40,5 @@ def compile(
     from tidegate.sql.compiler import program_of
     from tidegate.sql.source import Text
 
-    return program_of(Text(sql), streams, sinks, None if spark is None else SparkAnalyzer(spark))
+    analyzer = None if spark is None else SparkAnalyzer(spark)
+    return program_of(Text(sql), streams, sinks, analyzer, thorough=not callable(spark))

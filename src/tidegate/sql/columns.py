@@ -20,6 +20,8 @@ class Context:
 
     text: Text
     analyzer: Analyzer | None = None
+    #: Is Spark asked about every expression, also where its type does not matter to the plan?
+    thorough: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,26 @@ class Types:
             )
         return self._ask_spark(context, context.analyzer, alias, columns)
 
+    def check(
+        self,
+        context: Context,
+        alias: str | None,
+        where: Expression | None,
+        columns: Mapping[str, Expression],
+    ) -> None:
+        """Refuse what Spark would refuse, where it is there to be asked."""
+        if context.analyzer is None or not context.thorough:
+            return
+        if where is not None:
+            [condition] = self._ask_spark(context, context.analyzer, alias, {"where": where})
+            if condition.arrow != pa.bool_():
+                raise context.text.refuse(
+                    where.place,
+                    f"a condition is true or false, and {where.place.shown} is {condition.shown}",
+                )
+        if columns:
+            self._ask_spark(context, context.analyzer, alias, columns)
+
     def _ask_spark(
         self, context: Context, analyzer: Analyzer, alias: str | None, columns: Mapping[str, Expression]
     ) -> list[Typed]:
@@ -79,6 +101,8 @@ class Types:
         if one.text != one.place.text:  # something has been replaced: the place says no more what it is
             return None
         span = bare(one.place)
+        if len(span) == 1 and span.says(0, "NULL"):
+            return Typed(None, "void")
         if kind := cast_type(span) or _literal_type(span):
             return Typed(kind, str(kind))
         names = column_names(span)

@@ -23,9 +23,11 @@ def program_of(
     streams: Iterable[Stream] = (),
     sinks: Iterable[SinkTable] = (),
     analyzer: Analyzer | None = None,
+    *,
+    thorough: bool = False,
 ) -> Program:
     """The program that a text is, over streams and sinks that it declares or is given."""
-    context = Context(text, analyzer)
+    context = Context(text, analyzer, thorough)
     builder = _Builder(context, {s.name: s for s in streams}, {s.name: s for s in sinks})
     statements = parse(text)
     for statement in statements[:-1]:

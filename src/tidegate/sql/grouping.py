@@ -168,9 +168,9 @@ class Results:
             )
         return columns
 
-    def having(self) -> str | None:
+    def having(self) -> Expression | None:
         clause = self.select.having
-        return None if clause is None else self.over_results(clause, by_alias=True)
+        return None if clause is None else Expression(self.over_results(clause, by_alias=True), clause)
 
     def _whole_aggregate(self, value: Span) -> Call | None:
         call = whole_call(value)

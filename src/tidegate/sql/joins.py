@@ -66,7 +66,7 @@ def joined(
     planned = Planned(plan, (*left.inputs, *right.inputs), channels)
     pairs: Relation = pairs_of(context, planned, plan, on)
     for part in behind:
-        pairs = pairs.level(pairs.text_of(part), None)
+        pairs = pairs.level(pairs.expression(part), None)
     return pairs
 
 

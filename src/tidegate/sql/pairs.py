@@ -59,7 +59,10 @@ class Pairs(Relation):
             if found is None:
                 self._refuse(reference, before)
                 continue
-            (text, _), fields = found
+            (text, column), fields = found
+            qualified = len(reference.names) > len(fields) + 1
+            if not qualified and (column == reference.names[0] or not reference.sure):
+                continue  # Spark finds it, or it may be something else: a type, a unit of time
             end = reference.place + len(reference.span)
             yield reference.place, end, ".".join([text, *map(quoted, fields)])
 

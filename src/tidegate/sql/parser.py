@@ -256,9 +256,9 @@ class _Parser:
         keys = self.at.listed(lambda: self.at.expression("a key or a window"))
         for key in keys:
             if key.says(0, "GROUPING", "CUBE", "ROLLUP") and (key.says(1, "SETS") or key.says(1, "(")):
+                word = "GROUPING SETS" if key.says(1, "SETS") else key.tokens[0].text.upper()
                 raise self.at.text.refuse(
-                    key,
-                    f"{key.tokens[0].text.upper()} is not supported: write a query for each set of keys",
+                    key, f"{word} is not supported: write a query for each set of keys"
                 )
         if with_rollup := self.at.takes("WITH"):
             raise self.at.text.refuse(

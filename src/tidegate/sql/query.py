@@ -84,7 +84,9 @@ def _select(scope: Scope, select: Select, names: tuple[str, ...] | None = None) 
         raise text.refuse(select.having, "HAVING needs a GROUP BY with a window; use WHERE")
     if select.order:
         return _reorder(scope, select, relation)
-    refuse_clauses(text, select.clauses, "goes with a window in GROUP BY")
+    refuse_clauses(text, select.clauses, "goes with a window in GROUP BY", ("emit", "lateness", "late"))
+    problem = "goes with a window or ORDER BY: rows that only pass are written as they are"
+    refuse_clauses(text, select.clauses, problem, ("errors",))
     return _project(scope, select, relation, names)
 
 
@@ -144,7 +146,7 @@ def _project(
 ) -> Relation:
     """Other columns of the same rows."""
     columns = _columns(scope.text, select, relation, names)
-    where = None if select.where is None else relation.text_of(select.where)
+    where = None if select.where is None else relation.expression(select.where)
     return relation.level(where, columns)
 
 

@@ -57,6 +57,5 @@ def refuse_window_time(text: Text, span: Span) -> None:
         if reference.names[-1].lower() == "window_time":
             raise text.refuse(
                 reference.span,
-                "window_time: results go on by window_end here: write window_end, which Flink's "
-                "window_time is a millisecond before",
+                "there is no window_time here: write window_end, by which results go on as events",
             )

@@ -99,9 +99,11 @@ class Relation:
             raise self.context.text.refuse(item, f"no stream or view {of!r} in FROM; {known}")
         return {name: Expression(quoted(name), item, name) for name in self.names}
 
-    def level(self, where: str | None, columns: Columns | None) -> Relation:
+    def level(self, condition: Expression | None, columns: Columns | None) -> Relation:
         """One more query level; None for the columns leaves all as they are."""
         self._check_op(columns or {})
+        self.types.check(self.context, self.alias, condition, columns or {})
+        where = None if condition is None else condition.text
         if columns is None or self._same(columns):
             step = Projection(self.alias, where)
             return replace(self, steps=self.steps if where is None else (*self.steps, step))

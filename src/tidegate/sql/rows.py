@@ -37,13 +37,13 @@ class Rows:
         self._computed: dict[str, Expression] = {}
         self._forms: dict[Form | str, str] = {}
 
-    def _condition(self, where: Span) -> str:
+    def _condition(self, where: Span) -> Expression:
         for bound in BOUNDS:
             if self.relation.column(where[:1]) is None and where.says(0, bound.upper()):
                 raise self.context.text.refuse(
                     where, f"{bound} is known behind the window: use HAVING instead of WHERE"
                 )
-        return self.relation.text_of(where)
+        return self.relation.expression(where)
 
     @property
     def names(self) -> list[str]:
@@ -195,7 +195,7 @@ def refuse_type(context: Context, place: Span, typed: Typed) -> None:
     if typed.arrow is not None:
         return
     if typed.shown in ("void", "null"):
-        raise context.text.refuse(place, f"{place.shown} is NULL and has no type: write CAST(… AS type)")
+        raise context.text.refuse(place, f"{place.shown} has no type: write CAST({place.shown} AS type)")
     raise context.text.refuse(
         place, f"{place.shown} is of Spark's type {typed.shown}, which windows cannot hold: CAST it"
     )

@@ -1,0 +1,5 @@
+--fail=line 5, column 49: ROLLUP is not supported: write a query for each set of keys
+CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
+WITH (connector = 'files', path = 'clicks', format = 'json');
+CREATE SINK results WITH (connector = 'console');
+SELECT user, count(*) AS n FROM clicks GROUP BY ROLLUP (user), TUMBLE(ts, INTERVAL '1' MINUTE);
