@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import StartError
 from tidegate.spark import query as queries
-from tidegate.spark.drain import last_begun
+from tidegate.spark.checkpoint import last_begun
 from tidegate.spark.query import BatchWriter, Query
 
 NOTHING: Any = None

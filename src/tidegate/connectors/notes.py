@@ -19,6 +19,18 @@ def exists(uri: str) -> bool:
     return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
+def names_in(uri: str) -> list[str]:
+    """The names of files and folders in a folder, sorted; none where there is no such folder."""
+    filesystem, folder = fs.FileSystem.from_uri(uri)
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return sorted(info.base_name for info in found)
+
+
+def numbers_in(uri: str) -> list[int]:
+    """The numbers that files and folders in a folder have as names, in order."""
+    return sorted(int(name) for name in names_in(uri) if name.isdecimal())
+
+
 def read_note(
     uri: str, understand: Callable[[Any], T], failure: type[TidegateError] = CheckpointMismatch
 ) -> T | None:

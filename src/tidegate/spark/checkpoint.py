@@ -6,16 +6,18 @@ import posixpath
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors import for_spark
-from tidegate.connectors.notes import exists, read_note, write_note
+from tidegate.connectors.notes import exists, numbers_in, read_note, write_note
 from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
+
+if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
+    from pyspark.sql import DataFrame, SparkSession
 
 NOTE = "tidegate.json"
 
@@ -68,6 +70,16 @@ def stored_pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFra
         .load()
     )
     return stored.selectExpr("key.bucket", "user_map_key.name", "unbase64(user_map_value.page) AS page")
+
+
+def last_batch(checkpoint: str) -> int:
+    """The last micro-batch that was committed, or -1."""
+    return max(numbers_in(posixpath.join(checkpoint, "commits")), default=-1)
+
+
+def last_begun(checkpoint: str) -> int:
+    """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
+    return max(numbers_in(posixpath.join(checkpoint, "offsets")), default=-1)
 
 
 def stored_identity(checkpoint: str) -> Identity | None:

@@ -24,14 +24,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.connectors import Write, for_spark
-from tidegate.connectors.notes import read_note, write_note
+from tidegate.connectors.notes import numbers_in, read_note, write_note
 from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import stored_pages
+from tidegate.spark.checkpoint import last_batch, stored_pages
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
@@ -114,7 +114,7 @@ class Drained:
             filesystem.delete_dir(folder)
 
     def _kept(self, before: int) -> list[int]:
-        return sorted(number for number in _numbered(self._since()) if number < before)
+        return sorted(number for number in numbers_in(self._since()) if number < before)
 
     def _since(self, *batch: int) -> str:
         return posixpath.join(self.checkpoint, _FOLDER, _SINCE, *map(str, batch))
@@ -215,23 +215,6 @@ def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
         F.lit(0).alias("sender"),
         F.lit(0).alias("number"),
     )
-
-
-def last_batch(checkpoint: str) -> int:
-    """The last micro-batch that was committed, or -1."""
-    return max(_numbered(posixpath.join(checkpoint, "commits")), default=-1)
-
-
-def last_begun(checkpoint: str) -> int:
-    """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
-    return max(_numbered(posixpath.join(checkpoint, "offsets")), default=-1)
-
-
-def _numbered(uri: str) -> list[int]:
-    """The numbers that files and folders in a folder have as names."""
-    filesystem, folder = fs.FileSystem.from_uri(uri)
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdigit()]
 
 
 def _identity(plan: Output) -> list[str]:

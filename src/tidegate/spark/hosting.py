@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
+from tidegate.operators import contents
 from tidegate.operators.kernel import Clock, Kernel, Parcel, in_order
 from tidegate.operators.state import RESIDENT, BucketState
 
@@ -70,7 +70,10 @@ class HostedKernel:
         self._set_timer(state, outcome.due, fired)
         state.commit()
         # By operator: those of a chain have buckets of the same numbers.
-        outcome.gauges[f"state_rows.{self._operator}"] = _largest_table(state)
+        held = contents.gauges(self._kernel, state)
+        outcome.gauges |= {
+            f"{name}.{self._plan}.{self._operator}": value for name, value in held.items()
+        }
         for parcel in outcome.parcels(bucket):
             yield parcel_row(parcel)
 
@@ -89,14 +92,6 @@ class HostedKernel:
 
 def parcel_row(parcel: Parcel) -> Row:
     return Row(**vars(parcel))
-
-
-def _largest_table(state: BucketState) -> int:
-    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
-    rows: Counter[str] = Counter()
-    for page in state.directory.pages:
-        rows[page.table] += page.rows
-    return max(rows.values(), default=0)
 
 
 def _clock(times: Any) -> Clock:

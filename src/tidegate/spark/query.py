@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -22,14 +23,22 @@ from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
-from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
+from tidegate.spark.checkpoint import (
+    ProgressNote,
+    check_state_is_readable,
+    claim,
+    last_batch,
+    last_begun,
+    stored_identity,
+)
+from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.session import prepare_session
+from tidegate.spark.summary import StateSummary
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
 _LONGEST_STOP = timedelta(minutes=10)
@@ -66,12 +75,14 @@ class BatchWriter:
 
     def _write(self, packed: DataFrame, batch_id: int) -> None:
         self._last, begun = batch_id, now()
+        self.summary.begin(batch_id)
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
         try:
             counts = self._write_channels(packed, batch_id)
         finally:
             packed.unpersist()
+        self.summary.write(batch_id)
         if self.progress is not None:
             self.progress.write(self.metrics.sources.note())
         rows = counts[ROWS_IN]
@@ -79,6 +90,11 @@ class BatchWriter:
             told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
             self.pacing.throttle(told.throttle)
         self.pacing.observe(rows, begun)
+
+    @cached_property
+    def summary(self) -> StateSummary:
+        """What the query keeps, for those who ask without Spark."""
+        return StateSummary(self.checkpoint, self.lowered.fingerprints, self.metrics)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
