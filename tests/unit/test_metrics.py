@@ -58,8 +58,9 @@ def test_what_buckets_hold_is_the_latest_word_of_each() -> None:
 
 def test_entries_in_state_are_those_of_all_operators() -> None:
     metrics = Metrics(PLAN)
-    metrics.record(0, [(0, "=state_rows.a", 5), (0, "=state_rows.b", 1), (1, "=state_rows.a", 2)], 0)
-    metrics.record(1, [(0, "=state_rows.a", 4)], 0)
+    first = [(0, "=state_rows.a.x", 5), (0, "=state_rows.b.y", 1), (1, "=state_rows.a.x", 2)]
+    metrics.record(0, first, 0)
+    metrics.record(1, [(0, "=state_rows.a.x", 4)], 0)
     assert metrics.totals()["state_rows"] == 7
     assert metrics.totals()["buffer_size"] == 0
 

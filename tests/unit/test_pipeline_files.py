@@ -1,7 +1,6 @@
 """Pipeline files: what they may say, what they mean, and what they answer to mistakes."""
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -453,16 +452,6 @@ def test_the_stored_schema_is_that_of_the_models():
     assert json.loads(stored.read_text("utf-8")) == json.loads(schema_text()), (
         "run python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json"
     )
-
-
-# -- the documentation -----------------------------------------------------------------------------
-
-PAGE = (Path(tidegate.__file__).parents[2] / "docs" / "pipelines.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("text", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-def test_files_in_the_documentation_are_right(text):
-    assert program(text).inserts[0].plan is not None
 
 
 def test_braces_are_patterns_of_spark(tmp_path):

@@ -25,7 +25,7 @@ def pace(
 
     >>> import tidegate as tg
     >>> tg.pace("500 ms", most=200_000)
-    Pace(target=500000, least=1000, most=200000, start=None)
+    <Pace 500 ms a batch, 1,000 to 200,000 rows>
     """
     return Pace(micros(target, "pace(target)"), least, most, start)
 

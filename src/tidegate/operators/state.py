@@ -64,6 +64,7 @@ class Page:
     low: int
     high: int
     rows: int
+    bytes: int = 0
 
 
 @dataclass
@@ -268,9 +269,10 @@ class BucketState:
         while high // width - low // width >= _MAX_RANGES:
             width *= 2
         for part in _split(rows, position, width):
-            page = Page(os.urandom(6).hex(), table, generation, *_bounds(part, position), len(part))
-            own = own_keys(self.known_keys, part)
-            self._store.put(page.id, blobs.encode(own, compressed=True))
+            stored = blobs.encode(own_keys(self.known_keys, part), compressed=True)
+            low, high = _bounds(part, position)
+            page = Page(os.urandom(6).hex(), table, generation, low, high, len(part), len(stored))
+            self._store.put(page.id, stored)
             self._resident.pages[page.id] = part
             self.directory.pages.append(page)
 

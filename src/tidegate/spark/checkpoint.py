@@ -6,16 +6,18 @@ import posixpath
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors import for_spark
 from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
 from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
+
+if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
+    from pyspark.sql import DataFrame, SparkSession
 
 NOTE = "tidegate.json"
 #: The offsets of batches that are to be replayed.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -54,6 +55,7 @@ from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.session import SAFE_FORMAT, prepare_session, refuse_speculation, state_format
+from tidegate.spark.summary import StateSummary
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
 _LONGEST_STOP = timedelta(minutes=10)
@@ -92,12 +94,14 @@ class BatchWriter:
     def _write(self, packed: DataFrame, batch_id: int) -> None:
         self.ownership.check()
         self._last, begun = batch_id, now()
+        self.summary.begin(batch_id)
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
         try:
             counts = self._write_channels(packed, batch_id)
         finally:
             packed.unpersist()
+        self.summary.write(batch_id)
         if self.progress is not None:
             self.progress.write(self.metrics.sources.note())
         rows = counts[ROWS_IN]
@@ -105,6 +109,11 @@ class BatchWriter:
             told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
             self.pacing.throttle(told.throttle)
         self.pacing.observe(rows, begun)
+
+    @cached_property
+    def summary(self) -> StateSummary:
+        """What the query keeps, for those who ask without Spark."""
+        return StateSummary(self.checkpoint, self.lowered.fingerprints, self.metrics)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
