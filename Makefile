@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants soak lint bench schema pictures jar reference dist cold lock clean
+.PHONY: help demo test fuzz mutants soak lint bench schema pictures jar reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -13,13 +13,16 @@ demo: $(READY) ## Run the demonstration
 	.venv/bin/python -m tidegate.demo
 
 test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
-	.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+fuzz: $(READY) ## Look for counterexamples with fresh seeds (MINUTES=10, JOBS=2, ARGS="-k dedupe")
+	.venv/bin/python -m scripts.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 mutants: $(READY) ## Break rules one by one and see that tests notice: about a minute (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)
 
-soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: a quarter of an hour
-	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
+soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: half an hour
+	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills --timeout 36000 $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
 	.venv/bin/ruff check .

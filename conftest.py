@@ -1,4 +1,4 @@
-"""Fixtures for tests and for the examples in docstrings: one Spark session for all of them."""
+"""What all tests and the examples in docstrings share: their order, their cases, one Spark session."""
 
 import os
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestItem
 
+from tests import search
 from tests.spark.class_archive import java_options
 
 #: Modules whose docstring examples run against Spark.
@@ -18,8 +19,18 @@ _SPARK_EXAMPLES = (
     "tidegate.spark.session",
 )
 
+search.register_profiles()
+search.forget_local_constants()
+
 # For sessions of the tests, and of programs that tests start.
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests run in the same order for everybody; `--randomly-seed` asks for another one."""
+    if config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = search.SEED
 
 
 @pytest.fixture(scope="session")

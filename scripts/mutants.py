@@ -219,8 +219,8 @@ LATE = [
     Mutant(
         "a single row at exactly W is late",
         "operators/rows.py",
-        "came[TIME].to_numpy() <= turn.watermark)",
-        "came[TIME].to_numpy() < turn.watermark)",
+        "came, time <= turn.watermark)",
+        "came, time < turn.watermark)",
         "tests/sliding_transcripts.py::a row at the watermark is late, and one after it waits",
     ),
     Mutant(

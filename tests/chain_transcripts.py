@@ -193,8 +193,8 @@ CHAINED = [
           window_start | window_end | windows | rows
           0            | 10         | 1       | 1
         late
-          ts | user | late_by | watermark
-          11 | bob  | 0       | 11
+          ts | user | late_by | watermark | late_operator        | late_window_start | late_window_end | allowed_lateness
+          11 | bob  | 0       | 11        | 1 sliding(0 seconds) | null              | null            | 0
         late_rows 1
         """,
     ),

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (tables of pairs are wider than code)
 """Behaviour of joins between windows as transcripts: run on the kernel, on the oracle, and some of
 them on Spark.
 
@@ -492,8 +491,8 @@ PANES = [
           user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at | price
           ann  | 20                | 30              | 20                 | 30               | 25 | 26 | 1
         late
-          at | user | price | late_by | watermark
-          8  | ann  | 2     | 17      | 25
+          at | user | price | late_by | watermark | late_operator                                        | late_window_start | late_window_end | allowed_lateness
+          8  | ann  | 2     | 17      | 25        | 1 tumbling(10 seconds) × tumbling(10 seconds), right | 0                 | 10              | 0
         left_rows 2
         right_rows 2
         late_rows 3
@@ -524,8 +523,8 @@ PANES = [
           user | left_window_start | left_window_end | right_window_start | right_window_end | ts | at
           ann  | 20                | 30              | 20                 | 30               | 26 | 25
         late
-          ts | user | late_by | watermark
-          8  | ann  | 17      | 25
+          ts | user | late_by | watermark | late_operator                                       | late_window_start | late_window_end | allowed_lateness
+          8  | ann  | 17      | 25        | 1 tumbling(10 seconds) × tumbling(10 seconds), left | 0                 | 10              | 0
         late_rows 3
         late_reassigned 1
         late_dropped 1
@@ -549,11 +548,11 @@ PANES = [
           2  | ann
         watermark 10
         late_left
-          ts | user | late_by | watermark
-          1  | ann  | 9       | 10
+          ts | user | late_by | watermark | late_operator                                       | late_window_start | late_window_end | allowed_lateness
+          1  | ann  | 9       | 10        | 1 tumbling(10 seconds) × tumbling(10 seconds), left | 0                 | 10              | 0
         late_right
-          at | user | late_by | watermark
-          2  | ann  | 8       | 10
+          at | user | late_by | watermark | late_operator                                        | late_window_start | late_window_end | allowed_lateness
+          2  | ann  | 8       | 10        | 1 tumbling(10 seconds) × tumbling(10 seconds), right | 0                 | 10              | 0
         late_rows 2
         joined_pairs 0
         """,
@@ -1278,8 +1277,8 @@ SESSIONS = [
           1  | bob
         watermark 12
         late
-          ts | user | late_by | watermark
-          1  | ann  | 11      | 12
+          ts | user | late_by | watermark | late_operator                                     | late_window_start | late_window_end | allowed_lateness
+          1  | ann  | 11      | 12        | 1 session(10 seconds) × session(10 seconds), left | 1                 | 11              | 0
         late_rows 2
         late_reassigned 1
         windows_closed 1

@@ -349,9 +349,9 @@ SESSIONS = [
           31 | eve  | null  | z
         watermark 40
         late
-          ts | user | shop | price | items | note | late_by | watermark
-          25 | bob  | null | 1.5   | null  | x    | 15      | 40
-          20 | bob  | null | null  | null  | y    | 20      | 40
+          ts | user | shop | price | items | note | late_by | watermark | late_operator         | late_window_start | late_window_end | allowed_lateness
+          25 | bob  | null | 1.5   | null  | x    | 15      | 40        | 1 session(10 seconds) | 20                | 35              | 0
+          20 | bob  | null | null  | null  | y    | 20      | 40        | 1 session(10 seconds) | 20                | 35              | 0
         late_rows 2
         late_dropped 0
         """,
@@ -488,7 +488,7 @@ SESSIONS = [
         main
           user | window_start | window_end | n
           ann  | 1            | 6          | 1
-        """,  # noqa: E501
+        """,
     ),
     Transcript(
         "reassigned rows keep their own gap",

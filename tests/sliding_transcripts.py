@@ -217,9 +217,9 @@ SLIDING = [
         watermark 20
         late_rows 2
         late
-          ts | user | items | note | late_by | watermark
-          18 | ann  | 2     | b    | 2       | 20
-          20 | bob  | 3     | c    | 0       | 20
+          ts | user | items | note | late_by | watermark | late_operator         | late_window_start | late_window_end | allowed_lateness
+          18 | ann  | 2     | b    | 2       | 20        | 1 sliding(10 seconds) | null              | null            | 0
+          20 | bob  | 3     | c    | 0       | 20        | 1 sliding(10 seconds) | null              | null            | 0
         main
           ts | user | items | note | n
           21 | ann  | 4     | d    | 2
@@ -433,9 +433,9 @@ ORDERED = [
           ts | user
           5  | ann
         late
-          ts | user | late_by | watermark
-          5  | bob  | 0       | 5
-          3  | ann  | 2       | 5
+          ts | user | late_by | watermark | late_operator | late_window_start | late_window_end | allowed_lateness
+          5  | bob  | 0       | 5         | 1 reorder     | null              | null            | 0
+          3  | ann  | 2       | 5         | 1 reorder     | null              | null            | 0
         rows
         watermark 5.000001
         main

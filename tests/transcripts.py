@@ -352,8 +352,8 @@ TRANSCRIPTS = [
           user | window_start | window_end | n
           ann  | 0            | 10         | 1
         late
-          ts  | user | shop | price | items | note | late_by | watermark
-          3.5 | bob  | null | null  | null  | c    | 21.5    | 25
+          ts  | user | shop | price | items | note | late_by | watermark | late_operator          | late_window_start | late_window_end | allowed_lateness
+          3.5 | bob  | null | null  | null  | c    | 21.5    | 25        | 1 tumbling(10 seconds) | 0                 | 10              | 0
         late_rows 1
         late_dropped 0
         """,

@@ -1,5 +1,8 @@
 """Every error tidegate raises on purpose.
 
+And one warning, `TidegateWarning`: the program means something, though perhaps not what its author has
+in mind.
+
 TidegateError
 ├── PlanError                  the program cannot mean anything: raised while it is written
 │   ├── DurationError          a duration that is not positive or does not parse
@@ -17,7 +20,8 @@ TidegateError
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
 ├── SourceError                a file that cannot be read as it was declared
 ├── SinkError                  a table or folder that cannot take what it is given, or must not
-└── StateError                 stored state that must not be read as if it were ours
+├── StateError                 stored state that must not be read as if it were ours
+└── CheckpointTaken            another start has taken the checkpoint over
 """
 
 from __future__ import annotations
@@ -113,6 +117,14 @@ class SinkError(TidegateError):
 
 class StateError(TidegateError):
     """Stored state is not in a form this version and plan can read."""
+
+
+class CheckpointTaken(TidegateError):
+    """Another start has taken the checkpoint over: this query may change nothing more."""
+
+
+class TidegateWarning(UserWarning):
+    """A program that means something, though perhaps not what its author has in mind."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -17,7 +17,9 @@ from tests.oracle.window_rules import WindowRules
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import read_by, steps_of
-from tidegate.plan.nodes import Join, Output, sources_of
+from tidegate.plan.graph import operator_names
+from tidegate.plan.joins import SIDES
+from tidegate.plan.nodes import Join, Output, sources_of, stages_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
@@ -39,7 +41,16 @@ class Oracle:
     ) -> None:
         known = {**ANSWERS, **(answers or {})}
         self.plan = plan
-        self.last = Operator(plan, lambda stage: _rules_of(stage, known, bucket_of))
+        stages, names = stages_of(plan), operator_names(plan)
+
+        def rules_of(stage: Output) -> OperatorRules:
+            rules = _rules_of(stage, known, bucket_of)
+            sides = [f", {side}" for side in SIDES] if isinstance(stage, Join) else [""]
+            for intake, side in zip(rules.intakes, sides, strict=True):
+                intake.operator = names[stages.index(stage)] + side
+            return rules
+
+        self.last = Operator(plan, rules_of)
 
     def batch(self, rows: Sequence[Row], watermark: int | None, now: int = 0) -> BatchResult:
         """One micro-batch of the plan's only source."""

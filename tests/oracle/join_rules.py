@@ -47,7 +47,7 @@ class JoinRules(ABC):
         self.where = plan.where
         self.columns = plan.pair
         self.nulls_match = plan.nulls_match or (True,) * len(plan.keyed.keys)
-        self.intakes = (left, right)
+        self.intakes: tuple[Intake, ...] = (left, right)
 
     def batch(
         self, rows_by_input: Sequence[Sequence[Row]], watermark: int | None, now: int
@@ -137,7 +137,6 @@ class PaneSide(Intake):
     def __init__(self, window: WindowBy, spec: Hopping) -> None:
         super().__init__(window.inlet)
         self.spec = spec
-        self.lateness = window.lateness
         self.kept: list[Kept] = []
 
     def has_room(self, time: int) -> bool:
@@ -147,6 +146,9 @@ class PaneSide(Intake):
         """A row is late if all its own windows have closed."""
         windows = [self.windows_at(self.instant(row)) for row in rows]
         return [all(self.passed(end + self.lateness) for _, end in held_by) for held_by in windows]
+
+    def closed_window(self, row: Row) -> Span | None:
+        return self.windows_at(self.instant(row))[-1]
 
     def made(self, row: Row) -> Kept:
         time = self.instant(row)
@@ -269,12 +271,14 @@ class SessionSide(Intake):
         super().__init__(window.inlet)
         assert not isinstance(spec.gap, str)
         self.gap = spec.gap
-        self.lateness = window.lateness
         self.sessions = Sessions(window, spec, lambda end: self.passed(end + self.lateness))
         self.closed: list[ClosedSession] = []
 
     def late(self, rows: Sequence[Row]) -> list[bool]:
         return self.sessions.late(rows)
+
+    def closed_window(self, row: Row) -> Span | None:
+        return self.sessions.closed_window(row)
 
 
 class SessionJoin(JoinRules):

@@ -29,15 +29,27 @@ class Intake:
         self.judges = not made_due(inlet.feed)
         #: What another operator put out came in once already.
         self.reads = inlet.above is None
+        #: What it tells late rows: its operator, and how much lateness that allows.
+        self.operator: str | None = None
+        self.lateness: int = inlet.lateness
         self.watermark: int | None = None
         #: The rows of this batch that can be used, late ones included.
         self.arrived: list[Row] = []
+
+    @property
+    def intakes(self) -> tuple[Intake, ...]:
+        """The inputs of an operator that has no other."""
+        return (self,)
 
     # -- what inputs differ in --------------------------------------------------------------------
 
     def late(self, rows: Sequence[Row]) -> list[bool]:
         """For each row of a batch: does it come too late?"""
         return [self.passed(self.instant(row)) for row in rows]
+
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        """The last window of a late row to close, if there are windows."""
+        return None
 
     def has_room(self, time: int) -> bool:
         """Can a row of that time count anywhere at all?"""
@@ -85,10 +97,10 @@ class Intake:
         assert self.watermark is not None
         late_by = self.watermark - self.instant(row)
         result.counts["late_rows"] += 1
+        result.counts["late_rows_at_watermark"] += late_by == 0
         if isinstance(self.policy, SideOutput):
             unchanged = {name: row.get(name) for name in self.columns}
-            extra = {"late_by": timedelta(microseconds=late_by), "watermark": instant_of(self.watermark)}
-            result.put(self.policy.channel, unchanged | extra)
+            result.put(self.policy.channel, unchanged | self._told(row, late_by, self.watermark))
         elif isinstance(self.policy, Reassign) and late_by <= self.policy.max_lateness:
             result.counts["late_reassigned"] += 1
             if self.has_room(self.watermark):
@@ -99,9 +111,27 @@ class Intake:
             result.counts["late_dropped"] += 1
         return None
 
+    def _told(self, row: Row, late_by: int, watermark: int) -> Row:
+        """What the channel of late rows says of a row, beside its own columns."""
+        window = self.closed_window(row)
+        start, end = (None, None) if window is None else map(instant_of, window)
+        return {
+            "late_by": timedelta(microseconds=late_by),
+            "watermark": instant_of(watermark),
+            "late_operator": self.operator,
+            "late_window_start": start,
+            "late_window_end": end,
+            "allowed_lateness": timedelta(microseconds=self.lateness),
+        }
+
 
 class OperatorRules(Protocol):
     """What one operator must put out in each micro-batch."""
+
+    @property
+    def intakes(self) -> tuple[Intake, ...]:
+        """Its inputs, in their order."""
+        ...
 
     def batch(
         self, rows_by_input: Sequence[Sequence[Row]], watermark: int | None, now: int

@@ -82,6 +82,9 @@ class WindowRules(Rules):
     def late(self, rows: Sequence[Row]) -> list[bool]:
         return self.windows.late(rows)
 
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        return self.windows.closed_window(row)
+
     def has_room(self, time: int) -> bool:
         return self.windows.has_room(time)
 
@@ -183,6 +186,10 @@ class OpenWindows(ABC):
         """For each row of a batch: does it come too late for all its windows?"""
 
     @abstractmethod
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        """Of the windows of a row that was just found late, the last."""
+
+    @abstractmethod
     def put(self, rows: Sequence[Row]) -> None:
         """Count a batch's rows, none of them late, in their windows."""
 
@@ -200,6 +207,9 @@ class HoppingWindows(OpenWindows):
     def late(self, rows: Sequence[Row]) -> list[bool]:
         times = [micros_of(row[self.time]) for row in rows]
         return [all(self.closed(end) for _, end in self._windows_at(time)) for time in times]
+
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        return self._windows_at(micros_of(row[self.time]))[-1]
 
     def put(self, rows: Sequence[Row]) -> None:
         known = {_identity(window): window for window in self.open}
@@ -231,12 +241,18 @@ class Sessions(OpenWindows):
     def __init__(self, window: WindowBy, spec: Session, closed: Callable[[int], bool]) -> None:
         super().__init__(window, closed)
         self.spec = spec
+        #: The sessions that the late rows of a batch would have formed.
+        self.gone: dict[int, tuple[int, int]] = {}
 
     def late(self, rows: Sequence[Row]) -> list[bool]:
         """A row is late if all that it is tied to, in state and in its batch, has closed."""
         together = self._joined([*self.open, *map(self._alone, rows)])
-        gone = {id(row) for window in together if self.closed(window.end) for _, row in window.rows}
-        return [id(row) in gone for row in rows]
+        closed = [window for window in together if self.closed(window.end)]
+        self.gone = {id(row): (one.start, one.end) for one in closed for _, row in one.rows}
+        return [id(row) in self.gone for row in rows]
+
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        return self.gone[id(row)]
 
     def put(self, rows: Sequence[Row]) -> None:
         self.open = self._joined([*self.open, *map(self._alone, rows)])
@@ -279,6 +295,9 @@ class Lifetimes(OpenWindows):
 
     def late(self, rows: Sequence[Row]) -> list[bool]:
         return [False] * len(rows)
+
+    def closed_window(self, row: Row) -> tuple[int, int] | None:
+        return None
 
     def put(self, rows: Sequence[Row]) -> None:
         known = {_identity(window): window for window in self.open}

@@ -309,6 +309,11 @@ def bucket_of(program: Program) -> Callable[[Row], int]:
     return bucket
 
 
+def row(**values: Any) -> Row:
+    """A row of a fixed case: times are microseconds, and what is not given is null."""
+    return _row(tuple(values.get(name) for name in WITH_IDLE.names))
+
+
 def _row(values: tuple[Any, ...]) -> Row:
     time, *rest, idle = values
     instant = None if time is None else instant_of(time)

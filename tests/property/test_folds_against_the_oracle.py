@@ -69,11 +69,28 @@ def test_few_pages_for_many_batches(late, data):
 @given(data=st.data())
 def test_no_id_passes_twice_while_it_is_known_and_every_row_is_accounted_for(late, data):
     """Also where rows come from several partitions, of which nobody knows the order."""
-    program = data.draw(programs_of(dedupes(late), packs=3))
+    assert_each_id_once(data.draw(programs_of(dedupes(late), packs=3)))
+
+
+def test_a_row_that_is_moved_onto_the_time_of_another_keeps_its_own_id():
+    """The row of batch 1 is moved to 1, where a row of its user has passed: its id still says 0."""
+    plan = dedupe_plan(1, on=("ts", "user"), late=p.POLICIES["reassign"], tolerance=0, schema=WITH_IDLE)
+    batches = [[0, None, 1], [0]]
+    steps = [p.Step([p.row(ts=time, user="ann") for time in times]) for times in batches]
+    program = p.Program(plan, steps)
+    p.agrees(program)
+    assert_each_id_once(program)
+    [*_, moved, _] = p.run_kernel(program)
+    assert [micros_of(row["ts"]) for row in moved.main] == [1]
+
+
+def assert_each_id_once(program):
+    """A row's id is what it was when the row arrived, so rows are numbered to be known again."""
+    program, came = numbered(program)
     within, known = program.plan.within, {}
     for step, got in zip((*program.steps, p.Step([])), p.run_kernel(program), strict=True):
         for row in got.main:
-            own = tuple(row[name] for name in program.plan.keyed.keys)
+            own = tuple(came[row["price"]][name] for name in program.plan.keyed.keys)
             forgotten = got.watermark is not None and known.get(own, -1 << 60) + within <= got.watermark
             assert own not in known or forgotten
             known[own] = micros_of(row["ts"])
@@ -81,6 +98,16 @@ def test_no_id_passes_twice_while_it_is_known_and_every_row_is_accounted_for(lat
         lost = counts["errors"] + counts["duplicates_filtered"]
         lost += counts["late_rows"] - counts["late_reassigned"]
         assert len(step.rows) == counts["rows_in"] == len(got.main) + lost
+
+
+def numbered(program):
+    """The program with a number in each row's price, which is no part of any id; and rows by number."""
+    steps, came = [], {}
+    for step in program.steps:
+        rows = [row | {"price": float(len(came) + place)} for place, row in enumerate(step.rows)]
+        came |= {row["price"]: row for row in rows}
+        steps.append(replace(step, rows=rows))
+    return replace(program, steps=steps), came
 
 
 @given(data=st.data())

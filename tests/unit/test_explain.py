@@ -1,16 +1,44 @@
 """What `explain()` shows, as golden files: the logical plan and the physical stages."""
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
 from tests.golden import assert_golden
 from tests.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
+from tidegate.optimize import optimize
+from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.declare import declare_source
+from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
+from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
-from tidegate.plan.time import Micros
+from tidegate.plan.time import Micros, ProcessingTime
+from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+
+TIMES = pa.schema(
+    [
+        ("ms", pa.int64()),
+        ("user", pa.string()),
+        ("order", pa.struct([("created", TIMESTAMP)])),
+        ("click", pa.struct([("ms", pa.int64())])),
+    ]
+)
+
+
+def counted_by(time: Any, time_type: str | None = None) -> Emit:
+    source = declare_source(TIMES, time, time_type, "5 s")
+    window = WindowBy(KeyBy(source, ("user",)), hopping(60 * SECOND))
+    return optimize(Emit(Aggregation(window, ROWS)))
+
 
 PLANS = {
+    "time_in_numbers": counted_by("ms", "unixtimestamp_ms"),
+    "time_in_messages": counted_by({"order": "created", "click": At("ms", "unixtimestamp_ms")}),
+    "processing_time": counted_by(ProcessingTime(Micros(SECOND))),
     "tumbling_on_watermark": plan_of(hopping(3600 * SECOND), keys=()),
     "hopping_changelog_with_side_output": plan_of(
         hopping(60 * SECOND, 10 * SECOND),

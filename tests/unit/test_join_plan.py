@@ -19,6 +19,7 @@ from tests.plans import (
 )
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.operators.kernels import kernels_of
+from tidegate.plan.channels import LATE_COLUMNS
 from tidegate.plan.explain import render_logical
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
@@ -170,7 +171,7 @@ def test_the_late_rows_of_two_sides_need_two_channels_where_their_columns_differ
         "rows of other columns go to the channel 'late' already: name another"
     )
     sides = [replace(side(columns(), ("user",)), late=SideOutput("late")) for _ in range(2)]
-    assert Join(*sides).channels["late"].names == ["ts", "user", "late_by", "watermark"]
+    assert Join(*sides).channels["late"].names == ["ts", "user", *(field.name for field in LATE_COLUMNS)]
 
 
 def test_results_of_another_operator_are_never_late():
@@ -283,8 +284,8 @@ def test_channels_and_their_columns():
     assert {name: schema.names for name, schema in plan.channels.items()} == {
         "main": plan.schema.names,
         "errors": ["reason", "row"],
-        "early": [*LEFT_ROWS.names, "late_by", "watermark"],
-        "tardy": [*RIGHT_ROWS.names, "late_by", "watermark"],
+        "early": [*LEFT_ROWS.names, *(field.name for field in LATE_COLUMNS)],
+        "tardy": [*RIGHT_ROWS.names, *(field.name for field in LATE_COLUMNS)],
     }
 
 

@@ -1,5 +1,6 @@
 """What ordinary rows do not show: times that are keys, zeros with a sign, names that are patterns."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -7,7 +8,9 @@ import pytest
 
 import tidegate as tg
 from tidegate.errors import DurationError, PlanError
-from tidegate.testing import DryRun, Stream, assert_rows, at, consolidate
+from tidegate.optimize import optimize
+from tidegate.plan.windows import Sliding
+from tidegate.testing import DryRun, KernelHost, Stream, assert_rows, at, consolidate
 
 TS = pa.timestamp("us", "UTC")
 CLICKS = Stream(pa.schema([("ts", TS), ("user", pa.string()), ("v", pa.float64())]))
@@ -136,3 +139,47 @@ def test_rows_can_be_kept_by_the_time_they_come_at():
     run = DryRun(stamped.key_by("event_time").window(TEN).agg(n=tg.count()))
     run.batch([{"user": "ann"}])
     assert [row["n"] for row in run.end().main] == [1]
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+@pytest.mark.parametrize(
+    "window", [TEN, tg.session("5 s"), tg.sliding("10 s"), tg.sliding("10 s", "5 s")], ids=str
+)
+def test_a_key_is_the_time_a_row_came_at_also_where_the_clock_goes_back(window, buckets):
+    """Each key stays a key of its own, whichever bucket it lies in."""
+    stamped = tg.events(Stream(pa.schema([("user", pa.string())])), time=tg.processing_time())
+    plan = optimize(stamped.key_by("event_time").window(window).agg(n=tg.count()).node)
+    host, results = KernelHost(plan, buckets=buckets), []
+    for seconds in ([0, 1, 2, 3, 4, 25], [1, 2, 2, 4, 25], [5, 6, 7], [40]):
+        results += host.batch([{"event_time": at(second), "user": "ann"} for second in seconds]).main
+    results += [*host.batch([]).main, *host.end().main]
+    if isinstance(window, Sliding):
+        # Rows show the time they were moved to. Only two pairs share a key: those of 2 and of 25.
+        moved = [row["n"] for row in results if row["event_time"] == at(25)]
+        pair = [1, 2] if window.lookahead is None else [2, 2]
+        assert sorted(moved) == sorted([1, *pair, 1, *pair, 1, 1, 1])
+        return
+    by_key = Counter((row["event_time"], row["window_start"]) for row in results)
+    assert set(by_key.values()) == {1}
+    moved_to = {row["event_time"]: row["n"] for row in results if row["window_start"] > at(10)}
+    expected = {1: 1, 2: 2, 4: 1, 5: 1, 6: 1, 7: 1, 25: 2, 40: 1}
+    assert moved_to == {at(second): count for second, count in expected.items()}
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_rows_of_processing_time_in_order_show_the_time_they_were_moved_to(buckets):
+    stamped = tg.events(Stream(pa.schema([("user", pa.string())])), time=tg.processing_time())
+    host = KernelHost(optimize(stamped.key_by("event_time").reorder().node), buckets=buckets)
+    host.batch([{"event_time": at(25), "user": "ann"}])
+    moved = host.batch([{"event_time": at(second), "user": "bob"} for second in (1, 2)]).main
+    assert [row["event_time"] for row in moved if row["user"] == "bob"] == [at(25), at(25)]
+
+
+def test_ids_are_the_time_a_row_came_at_also_where_the_clock_goes_back():
+    stamped = tg.events(Stream(pa.schema([("user", pa.string())])), time=tg.processing_time())
+    host = KernelHost(optimize(stamped.dedupe(on=["event_time"], within="1 s").node), buckets=4)
+    passed = []
+    for seconds in ([25], [1, 2, 1], [2, 25, 3]):
+        got = host.batch([{"event_time": at(second), "user": str(second)} for second in seconds])
+        passed.append([row["user"] for row in got.main])
+    assert [sorted(users) for users in passed] == [["25"], ["1", "2"], ["3"]]

@@ -22,6 +22,7 @@ from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
+from tidegate.sql import Projection
 from tidegate.sql import compile as compile_sql
 
 STREAMS = """\
@@ -171,7 +172,7 @@ def test_sql_operators_and_sql_in_a_file_are_one_plan():
         + SQL_SELECT
     ).inserts[0]
     assert facts(operators) == facts(inside.plan) == facts(alone.plan)
-    assert inside.columns is None
+    assert inside.steps == ()
     assert list(inside.sinks) == ["main", "late"]
 
 
@@ -182,9 +183,9 @@ def test_streams_are_united():
         + REST
     ).inserts[0]
     assert isinstance(union.plan.feed, Union)
-    assert [(one.stream.name, one.where) for one in union.inputs] == [
-        ("clicks", "price > 0"),
-        ("taps", "price > 0"),
+    assert [(one.stream.name, one.steps) for one in union.inputs] == [
+        ("clicks", (Projection(where="price > 0"),)),
+        ("taps", (Projection(where="price > 0"),)),
     ]
 
 

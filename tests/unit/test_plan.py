@@ -10,7 +10,7 @@ from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, logical_plan
 from tidegate.api.events import Startable
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
-from tidegate.plan.channels import RESERVED_CHANNELS
+from tidegate.plan.channels import LATE_COLUMNS, RESERVED_CHANNELS
 from tidegate.plan.feeds import Source
 from tidegate.plan.identity import fingerprint, identity_of
 from tidegate.plan.policies import Drop, OnWindowClose, Reassign, Retracting, SideOutput
@@ -129,7 +129,7 @@ def test_no_channel_has_the_name_of_something_else_that_a_start_is_told():
     assert told == {*RESERVED_CHANNELS} - {"main", "errors"}
 
 
-@pytest.mark.parametrize("name", ["late_by", "watermark"])
+@pytest.mark.parametrize("name", [field.name for field in LATE_COLUMNS])
 def test_the_late_channel_adds_columns_that_must_be_free(name):
     schema = columns((name, pa.string()))
     expected = f"the late channel adds {name!r}, which is a column already"
@@ -160,7 +160,7 @@ def test_channels_and_their_columns():
     assert {name: schema.names for name, schema in plan.channels.items()} == {
         "main": plan.schema.names,
         "errors": ["reason", "row"],
-        "late": [*SCHEMA.names, "late_by", "watermark"],
+        "late": [*SCHEMA.names, *(field.name for field in LATE_COLUMNS)],
     }
 
 

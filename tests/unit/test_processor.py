@@ -13,12 +13,13 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Row
 
 import tidegate as tg
+from tests.patience import HANG
 from tests.plans import hopping, plan_of
 from tidegate.operators.kernel import GAUGE
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.hosting import HostedKernel, parcel_row
+from tidegate.spark.hosting import HostedKernel, Work, parcel_row
 from tidegate.spark.processor import KernelProcessor
 from tidegate.testing import Stream, rows
 from tidegate.testing.table import to_arrow
@@ -41,9 +42,10 @@ print(*sorted({"numpy", "pandas", "polars", "pyarrow"} & set(sys.modules)))
 
 
 class Pages(dict):
-    """A MapState in memory."""
+    """A MapState in memory; Spark warns of a key that is not there, so nobody may ask for one."""
 
-    getValue = dict.get
+    containsKey = dict.__contains__
+    getValue = dict.__getitem__
     updateValue = dict.__setitem__
     removeKey = dict.pop
 
@@ -51,12 +53,12 @@ class Pages(dict):
 @pytest.fixture
 def packed():
     [kernel] = kernels_of(plan_of(hopping(10)))
-    return CloudPickleSerializer().dumps(KernelProcessor(kernel, "operator", "plan"))
+    return CloudPickleSerializer().dumps(KernelProcessor(Work(kernel), "operator", "plan"))
 
 
 def test_a_process_that_asks_for_the_states_loads_none_of_the_libraries(packed):
     command = [sys.executable, "-c", ASKED_FOR_ITS_STATES]
-    done = subprocess.run(command, input=packed, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input=packed, capture_output=True, timeout=HANG, check=True)
     assert done.stdout.decode().splitlines() == ["pages", ""]
 
 
@@ -92,7 +94,7 @@ def test_parcels_count_in_the_order_they_were_sent_in(passage):
 
 def taken_in(kernel, parcels):
     """What a bucket puts out for parcels that come in this order."""
-    host = HostedKernel(kernel, uuid4().hex, "plan", NoTimers(), Pages())
+    host = HostedKernel(Work(kernel), uuid4().hex, "plan", NoTimers(), Pages())
     times = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0, getCurrentProcessingTimeInMs=lambda: 7)
     out = list(host.take_in(0, iter([parcel_row(one) for one in parcels]), times))
     return [(row.channel, row.rows, row.blob) for row in out if not row.channel.startswith(GAUGE)]

@@ -11,7 +11,7 @@ from tidegate.api import late
 from tidegate.api.events import Events
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTERS
+from tidegate.operators.kernel import COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.feeds import Source
 from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
@@ -128,11 +128,12 @@ def test_every_row_in_is_accounted_for():
     host = KernelHost(reorder_plan(late=Reassign(Micros(30))), buckets=2)
     host.batch([at(50)])
     counts = host.batch([at(19), at(20), at(50), at(51), at(0) | {"ts": None}]).counts
-    assert set(counts) <= set(COUNTERS)
+    assert set(counts) <= {*COUNTERS, LATE_AT_WATERMARK}
     assert dict(counts) == {
         "rows_in": 5,
         "errors": 1,
         "late_rows": 3,
+        "late_rows_at_watermark": 1,
         "late_dropped": 1,
         "late_reassigned": 2,
     }

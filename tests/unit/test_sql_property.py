@@ -1,7 +1,7 @@
 """Whatever a query can say about windows, emission and late rows compiles to the node that means it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.same_plans import facts
@@ -70,6 +70,7 @@ def late_policies(draw):
     )
 
 
+@settings(max_examples=100)
 @given(windows(), emissions(), late_policies(), intervals(0), st.permutations([0, 1, 2]))
 def test_every_combination_means_what_the_nodes_mean(window, emission, late, lateness, order):
     clauses = [emission[0], late[0], f"ALLOW LATENESS {lateness[0]}"]

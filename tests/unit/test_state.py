@@ -14,6 +14,8 @@ from tidegate.operators.state import (
     Page,
     Resident,
     ResidentBuckets,
+    damage,
+    state_of,
 )
 
 TABLE, PLACE = "slices", "at"
@@ -153,9 +155,10 @@ def test_the_state_of_another_plan_is_refused():
     with pytest.raises(StateError) as error:
         BucketState(store, "other")
     assert str(error.value) == (
-        "the checkpoint's state was written by another plan: "
-        "stored one, running other; use a new checkpoint location. "
-        "If only the number of shuffle partitions differs, buckets=… can be what it was at first"
+        "the checkpoint's state was written by another program: its keys, window, aggregates or "
+        "strategy are not those of this one, or the number of buckets is another; use a new checkpoint "
+        "location. If only the number of shuffle partitions differs, buckets=… can be what it was at "
+        "first"
     )
 
 
@@ -173,8 +176,42 @@ def test_a_page_that_is_listed_but_gone_is_an_error_and_not_an_empty_one():
     state.commit()
     [page] = state.pages(TABLE)
     del store[page.id]
-    with pytest.raises(StateError, match=f"page {page.id} is listed in the directory but not stored"):
+    expected = (
+        f"operator 1, tumbling\\(1 minute\\) by user, bucket 3: page {page.id} of the table 'slices' is "
+        "listed in the directory but not stored. .*`tidegate repair CHECKPOINT`"
+    )
+    with (
+        pytest.raises(StateError, match=expected),
+        state_of("operator 1, tumbling(1 minute) by user", 3),
+    ):
         entries(BucketState(store, "plan"))
+
+
+def test_damage_is_told_page_by_page():
+    store = MemoryPages()
+    for number in range(3):
+        state = BucketState(store, "plan")
+        put(state, [("a", number, number), ("b", number, number)])
+        state.commit()
+    assert damage(store) == []
+    assert damage({}) == []
+    gone, cut, other = BucketState(store, "plan").pages(TABLE)
+    short, longer = BucketState(MemoryPages(), "plan"), MemoryPages(store)
+    put(short, [("a", 1, 1)])
+    [shorter] = short._store.values()
+    del longer[gone.id]
+    longer |= {cut.id: store[cut.id][:-3], other.id: shorter, "stray": b""}
+    listed = f"page {gone.id} of the table 'slices' is listed in the directory but not stored"
+    assert damage(longer) == [
+        listed,
+        "page stray is stored but not listed in the directory",
+        f"page {cut.id} of the table 'slices' cannot be read: stored table is cut short after "
+        f"{len(store[cut.id]) - 3} bytes",
+        f"page {other.id} of the table 'slices' has 1 rows, not 2",
+    ]
+    for broken in (b"", b"\x01{}", store["directory"][:9]):
+        [problem] = damage(store | {"directory": broken})
+        assert problem.startswith("the directory cannot be read: ")
 
 
 def test_the_directory_comes_back_as_it_was():

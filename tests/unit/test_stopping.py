@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.errors import StartError
+from tests.patience import HANG
+from tidegate.errors import CheckpointTaken, StartError
 from tidegate.spark import query as queries
-from tidegate.spark.drain import last_begun
+from tidegate.spark.checkpoint import last_begun
+from tidegate.spark.ownership import Ownership
 from tidegate.spark.query import BatchWriter, Query
 
 NOTHING: Any = None
@@ -31,7 +33,7 @@ class Recorded:
 
 def writer_at(checkpoint: Path) -> BatchWriter:
     uri = checkpoint.absolute().as_uri()
-    return BatchWriter(NOTHING, {}, uri, NOTHING, NOTHING, NOTHING, NOTHING)
+    return BatchWriter(NOTHING, {}, uri, *[NOTHING] * 4, Ownership.next(uri))
 
 
 def query_of(writer: BatchWriter, recorded: Any) -> Query:
@@ -45,7 +47,7 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
 
     def wait(packed: Any) -> None:
         waits.set()
-        assert stopped.wait(60)
+        assert stopped.wait(HANG)
         raise InterruptedError("by the stop")
 
     def batch() -> None:
@@ -60,11 +62,11 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
     writer.end(lambda: True)
     late = Thread(target=batch)
     late.start()
-    assert waits.wait(60)
+    assert waits.wait(HANG)
     writer.end(lambda: True)  # a second stop does not wait for the batch
     assert seen == []
     stopped.set()
-    late.join(60)
+    late.join(HANG)
     assert list(map(str, seen)) == ["by the stop"]
 
 
@@ -82,6 +84,17 @@ def test_a_drain_stops_first(tmp_path: Path) -> None:
     recorded = Recorded(active=True)
     query_of(writer_at(tmp_path), recorded).stop(drain=True)
     assert recorded.calls == ["stop", "drain"]
+
+
+def test_a_query_that_lost_its_checkpoint_drains_nothing(tmp_path: Path) -> None:
+    writer, recorded = writer_at(tmp_path), Recorded(active=True)
+    writer.ownership.take()
+    Ownership.next(tmp_path.as_uri()).take()
+    with pytest.raises(CheckpointTaken):
+        writer(NOTHING, 0)  # before anything is asked of the batch
+    with pytest.raises(CheckpointTaken):
+        query_of(writer, recorded).stop(drain=True)
+    assert recorded.calls == ["stop"]
 
 
 def test_a_drain_that_is_refused_stops_all_the_same(tmp_path: Path) -> None:

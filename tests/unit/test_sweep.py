@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.operators.sweep import sweep
@@ -32,6 +32,7 @@ def by_definition(rows, max_length):
     return tied
 
 
+@settings(max_examples=100)
 @given(rows=intervals, max_length=st.sampled_from([None, 7, 40]), scale=st.sampled_from([1, 10**12]))
 def test_intervals_that_touch_are_one_session(rows, max_length, scale):
     key = np.array([row[0] for row in rows], dtype=np.int32)

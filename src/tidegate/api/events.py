@@ -5,23 +5,28 @@ Spark is imported where a DataFrame comes in or goes out: plans alone do not nee
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import stack
+from itertools import takewhile
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tidegate.errors import PlanError
+from tidegate.errors import PlanError, TidegateWarning
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.steps import filter_step, map_step
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.columns import shortened
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.explain import render_logical, render_physical
-from tidegate.plan.feeds import Derived, Feed, Source, Stepped, Union
+from tidegate.plan.feeds import Derived, Feed, Node, Source, Stepped, Union
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
-from tidegate.plan.nodes import Join, Output, Plan
+from tidegate.plan.nodes import Join, Output, Plan, Together
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
@@ -33,6 +38,7 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.sla import Sla
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
+from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Window
@@ -45,6 +51,9 @@ if TYPE_CHECKING:
 
 
 DROP = Drop()
+
+#: Where our own frames of a stack are.
+_PACKAGE = str(Path(__file__).parent.parent)
 
 
 def events(
@@ -104,6 +113,22 @@ def at(column: str, type: str = "timestamp") -> At:
     At(column='ms', type='unixtimestamp_ms')
     """
     return At(column, type)
+
+
+class Shown(Protocol):
+    """What a program is made of."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+def shown(of: Shown) -> str:
+    """What notebooks and messages show of it: its last operator and its columns."""
+    node, kind = of.node, type(of).__name__
+    if isinstance(node, Together):  # each of its results has columns of its own
+        return f"<{kind} {node.label()}>"
+    told = f"by {node.time}" if isinstance(node, Source) else node.label()
+    return f"<{kind} {told}: {shortened(node.schema.names)}>"
 
 
 class Stream:
@@ -260,6 +285,9 @@ class Events(Stream):
     frames: tuple[DataFrame, ...]
     node: Feed
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def feed(self) -> Feed:
         return self.node
@@ -288,6 +316,9 @@ class KeyedEvents:
     frames: tuple[DataFrame, ...]
     node: KeyBy
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
@@ -306,14 +337,18 @@ class KeyedEvents:
                 f"got {window!r}"
             )
         lateness = micros(allowed_lateness, "allowed_lateness", zero=True)
-        return WindowedEvents(self.frames, WindowBy(self.node, window, lateness, _policy(late)))
+        node = WindowBy(self.node, window, lateness, _policy(late))
+        _warn_of_ties(node, self.frames)
+        return WindowedEvents(self.frames, node)
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
         """The rows of each key in the order of event time, then arrival.
 
         >>> in_order = tg.events(clicks_df, time="ts", tolerance="5 seconds").key_by("user").reorder()
         """
-        return Rows(self.frames, Reorder(self.node, _policy(late)))
+        node = Reorder(self.node, _policy(late))
+        _warn_of_ties(node, self.frames)
+        return Rows(self.frames, node)
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Running folds: named aggregates over all rows of each key, without a window.
@@ -335,6 +370,14 @@ class KeyedEvents:
         return Result(self.frames, aggregation, Retracting())
 
 
+def _warn_of_ties(node: WindowBy | Reorder, frames: tuple[DataFrame, ...]) -> None:
+    """On the line of the program that adds the operator; of a batch DataFrame no row is late."""
+    warning = tie_warning(node) if any(frame.isStreaming for frame in frames) else None
+    if warning is not None:
+        ours = takewhile(lambda frame: frame.filename.startswith(_PACKAGE), stack(context=0))
+        warnings.warn(warning, TidegateWarning, stacklevel=1 + len(list(ours)))
+
+
 def _policy(late: LatePolicy) -> LatePolicy:
     if not isinstance(late, LatePolicy):
         raise PlanError(f"late= takes tg.late.drop(), reassign(…) or side_output(…), got {late!r}")
@@ -354,6 +397,9 @@ class WindowedEvents:
 
     frames: tuple[DataFrame, ...]
     node: WindowBy
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def agg(self, **aggregates: Aggregate) -> Result:
         """Named aggregates over each window, such as `clicks=tg.count(), spend=tg.sum("price")`.
@@ -515,6 +561,9 @@ class Result(Runnable):
     aggregation: Aggregation
     emission: Emission = OnWatermark()
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def node(self) -> Emit:
         """The whole plan; here a strategy is refused that does not fit the windows."""
@@ -541,6 +590,9 @@ class Rows(Runnable):
     frames: tuple[DataFrame, ...]
     plan: Reorder | Join
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     @property
     def node(self) -> Reorder | Join:
         return self.plan
@@ -552,6 +604,9 @@ class PassedEvents(Stream, Runnable):
 
     frames: tuple[DataFrame, ...]
     plan: Dedupe | Admit
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @property
     def node(self) -> Dedupe | Admit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from tidegate.connectors.folder import Order
 from tidegate.plan.time import Duration, micros
 from tidegate.spark.pacing import Pace
 
@@ -37,15 +38,19 @@ def read_folder(
     format: str = "json",
     pace: Pace | None = None,
     max_rows: int | None = None,
+    max_files: int | None = None,
+    order: Order = "name",
     **options: str,
 ) -> DataFrame:
     """The rows of the files in a folder, present and future, as a streaming DataFrame.
 
     With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file; with
-    `max_rows` up to so many; without, everything there is. Formats are `json` (a line each), `csv` and
-    `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV. Files must
-    appear by a rename and never change. Rows of Parquet go from file to operator in one place, and
-    never pass Spark.
+    `max_rows` up to so many, with `max_files` those of so many files; without, everything there is.
+    Files are taken by name, in which numbers count as numbers (`2.json` before `10.json`), whatever
+    their times; `order="modified"` takes them by modification time. Formats are `json` (a line each),
+    `csv` and `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV.
+    Files must appear by a rename and never change. Rows of Parquet go from file to operator in one
+    place, and never pass Spark.
 
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(
@@ -56,4 +61,5 @@ def read_folder(
     """
     from tidegate.spark import folder
 
-    return folder.read_folder(spark, fspath(path), schema, format, pace, max_rows, options)
+    limits = folder.Limits(max_rows, max_files)
+    return folder.read_folder(spark, fspath(path), schema, format, pace, options, limits, order)

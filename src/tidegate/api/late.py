@@ -25,7 +25,10 @@ def reassign(max_lateness: Duration) -> Reassign:
 
 
 def side_output(channel: str) -> SideOutput:
-    """They go, unchanged, with `late_by` and `watermark`, to a channel of their own.
+    """They go, unchanged, to a channel of their own, which says how late they are and for which window.
+
+    It adds `late_by`, `watermark`, `late_operator`, `late_window_start`, `late_window_end` and
+    `allowed_lateness`.
 
     >>> print(tg.late.side_output("too_late"))
     side_output('too_late')

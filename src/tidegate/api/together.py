@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.api.events import Runnable, Startable, of_one_kind
+from tidegate.api.events import Runnable, Startable, of_one_kind, shown
 from tidegate.errors import PlanError
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Together, sources_of
@@ -21,6 +21,9 @@ class SideBySide(Startable):
 
     frames: tuple[DataFrame, ...]
     plan: Together
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @property
     def node(self) -> Together:

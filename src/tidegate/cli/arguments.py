@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     _file(_command(commands, "validate", "check a pipeline"))
     _init(_command(commands, "init", "write a pipeline to start from, with some data"))
     _state(_command(commands, "state", "show what a checkpoint holds"))
+    _repair(_command(commands, "repair", "take damaged state back to its last whole version"))
     _bench(_command(commands, "bench", "run the benchmarks (in a checkout of the repository)"))
     _demo(_command(commands, "demo", "run the demonstration"))
     return top
@@ -100,6 +101,15 @@ def _state(command: argparse.ArgumentParser) -> None:
     _spark(command)
 
 
+def _repair(command: argparse.ArgumentParser) -> None:
+    command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the folder")
+    command.add_argument(
+        "--to", type=_version, metavar="VERSION", help="instead of the newest version that is whole"
+    )
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    _spark(command)
+
+
 def _bench(command: argparse.ArgumentParser) -> None:
     command.add_argument("rest", nargs=argparse.REMAINDER, metavar="…", help="as for make bench")
 
@@ -111,6 +121,12 @@ def _demo(command: argparse.ArgumentParser) -> None:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number greater than zero")
+    return int(text)
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of a version")
     return int(text)
 
 

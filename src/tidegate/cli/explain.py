@@ -7,14 +7,18 @@ from argparse import Namespace
 
 from tidegate.cli.deferred import defer
 from tidegate.cli.failures import OK
+from tidegate.cli.session import deferred_session
 
 
 def run(arguments: Namespace) -> int:
     defer("polars", "pyarrow.compute")
+    from tidegate.cli.notices import warn
     from tidegate.pipeline.explain import as_json, as_mermaid, as_text
     from tidegate.pipeline.load import load
 
-    jobs = load(arguments.file)
+    with deferred_session(arguments) as spark:
+        jobs = load(arguments.file, spark=spark)
+    warn(jobs)
     match arguments.format:
         case "json":
             print(json.dumps([as_json(job) for job in jobs], indent=2))

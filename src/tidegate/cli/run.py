@@ -14,8 +14,9 @@ from typing import Any
 from rich.console import Console
 
 from tidegate.cli.failures import INTERRUPTED, OK, QueryFailed, cause
+from tidegate.cli.notices import warn
 from tidegate.cli.progress import Reports
-from tidegate.cli.session import end_on_sigterm, interruptions, session
+from tidegate.cli.session import Session, deferred_session, end_on_sigterm, interruptions
 from tidegate.cli.views import View, view
 from tidegate.pipeline.load import Job, load
 from tidegate.pipeline.places import check_places
@@ -26,17 +27,20 @@ _PAUSE = 0.25
 
 def run(arguments: Namespace) -> int:
     end_on_sigterm()
-    jobs = _jobs(arguments)
-    check_places(jobs)
-    console = Console(highlight=False, soft_wrap=True)
-    if not arguments.json:
-        console.print(f"{', '.join(job.name for job in jobs)}: starting Spark …")
-    with session(arguments) as spark, interruptions() as asked:
-        return _run(spark, jobs, arguments, view(console, as_json=arguments.json), asked)
+    with deferred_session(arguments) as spark:
+        jobs = _jobs(arguments, spark)
+        check_places(jobs)
+        warn(jobs)
+        console = Console(highlight=False, soft_wrap=True)
+        if not arguments.json:
+            console.print(f"{', '.join(job.name for job in jobs)}: starting Spark …")
+        running = spark()
+        with interruptions() as asked:
+            return _run(running, jobs, arguments, view(console, as_json=arguments.json), asked)
 
 
-def _jobs(arguments: Namespace) -> list[Job]:
-    jobs, elsewhere = load(arguments.file), arguments.checkpoint
+def _jobs(arguments: Namespace, spark: Session) -> list[Job]:
+    jobs, elsewhere = load(arguments.file, spark=spark), arguments.checkpoint
     if elsewhere is None:
         return jobs
     alone = len(jobs) == 1

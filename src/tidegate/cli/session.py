@@ -12,19 +12,49 @@ from threading import Event
 from typing import Any
 
 
-@contextmanager
-def session(arguments: Namespace) -> Iterator[Any]:
-    """A local session; its logs are not shown, unless asked for."""
-    from tidegate.spark.session import local_spark, stderr_into
+class Session:
+    """The Spark session of a command, started when it is needed for the first time."""
 
-    settings = dict(arguments.conf)
-    with nullcontext() if arguments.debug else stderr_into(Path(os.devnull)):
-        spark = local_spark(arguments.cores or os.cpu_count() or 1, **settings)
-    spark.sparkContext.setLogLevel("INFO" if arguments.debug else "OFF")
+    def __init__(self, arguments: Namespace) -> None:
+        self._arguments = arguments
+        self._spark: Any = None
+
+    def __call__(self) -> Any:
+        if self._spark is None:
+            self._spark = self._started()
+        return self._spark
+
+    def _started(self) -> Any:
+        """A local session; its logs are not shown, unless asked for."""
+        from tidegate.spark.session import local_spark, stderr_into
+
+        given = self._arguments
+        settings, cores = dict(getattr(given, "conf", ())), getattr(given, "cores", None)
+        with nullcontext() if given.debug else stderr_into(Path(os.devnull)):
+            spark = local_spark(cores or os.cpu_count() or 1, **settings)
+        spark.sparkContext.setLogLevel("INFO" if given.debug else "OFF")
+        return spark
+
+    def stop(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+
+
+@contextmanager
+def deferred_session(arguments: Namespace) -> Iterator[Session]:
+    """The session, for those who may need none; if it was started, it is stopped at the end."""
+    spark = Session(arguments)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def session(arguments: Namespace) -> Iterator[Any]:
+    """The session, at once."""
+    with deferred_session(arguments) as spark:
+        yield spark()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.cli.failures import OK, QueryFailed, cause
-from tidegate.cli.session import end_on_sigterm, session
+from tidegate.cli.session import deferred_session, end_on_sigterm
 from tidegate.pipeline.load import question
 from tidegate.pipeline.places import check_inputs
 from tidegate.sql.program import Insert
@@ -19,10 +19,10 @@ from tidegate.sql.program import Insert
 
 def run(arguments: Namespace) -> int:
     end_on_sigterm()
-    asked = question(arguments.text, Path.cwd())
-    check_inputs(asked)
-    with session(arguments) as spark:
-        found = _answer(spark, asked, arguments)
+    with deferred_session(arguments) as spark:
+        asked = question(arguments.text, Path.cwd(), spark=spark)
+        check_inputs(asked)
+        found = _answer(spark(), asked, arguments)
     shown = found.slice(0, arguments.limit)
     if arguments.json:
         for row in shown.to_pylist():

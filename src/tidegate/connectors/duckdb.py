@@ -31,8 +31,11 @@ class DuckDB(Database):
     path: Path
     name = "DuckDB"
     module = "duckdb"
-    extra = "duckdb"
+    requirement = "duckdb>=1.2"
     opening = ("SET TimeZone = 'UTC'", "BEGIN")
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.path}"
 
     @contextmanager
     def connect(self) -> Iterator[Any]:

@@ -61,6 +61,8 @@ class Folder:
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Write a batch, once."""
         last = self.last_batch()
+        if last is not None and batch_id <= min(last, self.target.replayed):
+            return
         if last is not None and batch_id < last:
             raise SinkError(
                 f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: out of "
@@ -71,9 +73,18 @@ class Folder:
             return
         # A folder for each attempt: what a killed process had under way may still be writing.
         attempt = posixpath.join(STAGING, str(batch_id), uuid.uuid4().hex)
-        rows.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
+        shown = self._with_seconds(rows) if self.format == "json" else rows
+        shown.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
         self._put_in_place(attempt, batch_id)
         write_note(self._note, asdict(Written(self.target.query, self.target.channel, batch_id)))
+
+    def _with_seconds(self, rows: Any) -> Any:
+        """Intervals of ours as numbers: JSON has none, and Spark would write SQL for them."""
+        seconds = {
+            name: rows[name].cast("interval second").cast("decimal(19,6)").cast("double")
+            for name in self.target.durations
+        }
+        return rows.withColumns(seconds) if seconds else rows
 
     def last_batch(self) -> int | None:
         """The last batch that is there, or None before any."""

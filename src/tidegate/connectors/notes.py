@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pyarrow import fs
@@ -17,6 +20,18 @@ T = TypeVar("T")
 def exists(uri: str) -> bool:
     filesystem, path = fs.FileSystem.from_uri(uri)
     return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def names_in(uri: str) -> list[str]:
+    """The names of files and folders in a folder, sorted; none where there is no such folder."""
+    filesystem, folder = fs.FileSystem.from_uri(uri)
+    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return sorted(info.base_name for info in found)
+
+
+def numbers_in(uri: str) -> list[int]:
+    """The numbers that files and folders in a folder have as names, in order."""
+    return sorted(int(name) for name in names_in(uri) if name.isdecimal())
 
 
 def read_note(
@@ -40,3 +55,27 @@ def write_note(uri: str, note: Any) -> None:
     with filesystem.open_output_stream(path + ".new") as stream:
         stream.write(json.dumps(note, indent=2).encode())
     filesystem.move(path + ".new", path)
+
+
+def create_note(uri: str, note: Any) -> bool:
+    """Write a note down unless there is one; was it written?
+
+    On a local disk only one of several that try at the same moment succeeds. File systems elsewhere
+    have no operation for that which Arrow knows: there it is a look, and then a write.
+    """
+    if exists(uri):
+        return False
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        write_note(uri, note)
+        return True
+    own = Path(f"{path}.{uuid.uuid4().hex}")
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(json.dumps(note, indent=2))
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        return False
+    finally:
+        own.unlink()
+    return True

@@ -34,7 +34,7 @@ class Postgres(Database):
     dsn: str = field(repr=False)  # there may be a password in it
     name = "PostgreSQL"
     module = "psycopg"
-    extra = "postgres"
+    requirement = "psycopg[binary]>=3.2"
     opening = ("BEGIN", "SET LOCAL TimeZone = 'UTC'")
 
     @contextmanager

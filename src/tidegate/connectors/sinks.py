@@ -31,6 +31,11 @@ class Target:
     identity: tuple[str, ...] = ()
     #: Do rows carry `op`, so that some take back others?
     changes: bool = False
+    #: The day-time intervals that tidegate adds to rows: numbers of seconds where a format has no such
+    #: type.
+    durations: tuple[str, ...] = ()
+    #: Batches up to this number are replayed after a repair: a target that has later ones has them.
+    replayed: int = -1
 
 
 @runtime_checkable
@@ -74,6 +79,10 @@ class MemorySink:
         """All rows so far, as dictionaries."""
         table = self.to_arrow()
         return [] if table is None else table.to_pylist()
+
+    def __repr__(self) -> str:
+        rows = sum(table.num_rows for table in list(self.batches.values()))
+        return f"<MemorySink: {rows:,} rows of {len(self.batches):,} batches>"
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,9 @@ class Database(ABC):
     """What tells one database from another. Connections live for one transaction."""
 
     name: ClassVar[str]
-    #: The driver's module, and the extra that installs it.
+    #: The driver's module, and what pip is to install for it: what the extra of the package says.
     module: ClassVar[str]
-    extra: ClassVar[str]
+    requirement: ClassVar[str]
     #: How a transaction begins. Messages show times in UTC.
     opening: ClassVar[tuple[str, ...]]
 
@@ -80,6 +80,10 @@ class Database(ABC):
     def stage(self, connection: Any, rows: pa.Table) -> None:
         """Put the rows into a temporary table `STAGE`."""
 
+    def __str__(self) -> str:
+        """Its name alone: where it is may be a secret."""
+        return self.name
+
     @contextmanager
     def transaction(self, doing: str) -> Iterator[Any]:
         """A connection whose work is kept if the block ends well, and only then."""
@@ -99,7 +103,7 @@ class Database(ABC):
         except ImportError as error:
             raise SinkError(
                 f"tables in {self.name} need the package {self.module} ({error}): "
-                f"pip install 'tidegate[{self.extra}]'"
+                f"pip install '{self.requirement}'"
             ) from None
 
 
@@ -113,6 +117,9 @@ class TableSink:
     def __post_init__(self) -> None:
         if not all(self._names):
             raise SinkError(f"table {self.table!r}: give a name, or a schema and a name: 'sales.clicks'")
+
+    def __repr__(self) -> str:
+        return f"<TableSink {self.table!r} in {self.database}>"
 
     def prepare(self, target: Target) -> Table:
         """Make the table if there is none, check it if there is, and take it for this query."""
@@ -255,6 +262,8 @@ class Table:
         if noted is None:
             raise SinkError(f"{self._doing(batch_id)}: the table belongs to another query now")
         last = noted[0]
+        if last is not None and batch_id <= min(last, self.target.replayed):
+            return False
         if last is not None and batch_id < last:
             raise SinkError(
                 f"{self._doing(batch_id)}: out of order, batch {last} has been applied already. The "

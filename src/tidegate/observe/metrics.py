@@ -82,6 +82,12 @@ class Metrics:
         return sum(rows for (_, name), rows in self._held.items() if name.partition(".")[0] == gauge)
 
     @property
+    def reached(self) -> int | None:
+        """The watermark that the newest batch has brought about; None while there is none."""
+        with self._lock:
+            return self.sources.aligner.watermark
+
+    @property
     def passed(self) -> int | None:
         """The watermark of the batch before the newest: what it made due is out."""
         return self._passed

@@ -25,6 +25,9 @@ class OwnPort:
             own = parcel.channel == self.port.name
             yield replace(parcel, channel=self.name) if own else parcel
 
+    def known_as(self, operator: str) -> None:
+        self.port.known_as(operator)
+
 
 class Chained:
     """What the operator above put out because of W came before W.

@@ -40,7 +40,7 @@ class FoldKernel(AggregateKernel):
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key."""
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        distinct, codes = keys.encode(self.key_table(rows))
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(KEY, codes), pl.Series(TIME, instants(rows, self.time))
         )

@@ -44,6 +44,9 @@ COUNTERS = (
     "late_reassigned",
 )
 
+#: That of operators for which a row at the watermark is late: how many late rows lie exactly there.
+LATE_AT_WATERMARK = "late_rows_at_watermark"
+
 #: Those of joins besides.
 JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
 
@@ -130,6 +133,10 @@ class Port(Protocol):
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
         """Parcels for the buckets, from rows of the input's schema."""
+        ...
+
+    def known_as(self, operator: str) -> None:
+        """Tell it what its operator is called in the plan."""
         ...
 
 

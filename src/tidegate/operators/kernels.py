@@ -12,6 +12,7 @@ from tidegate.operators.kernel import (
     DEDUPE_COUNTERS,
     FILTERED,
     JOIN_COUNTERS,
+    LATE_AT_WATERMARK,
     SHED_ROWS,
     Kernel,
     Unpack,
@@ -24,10 +25,11 @@ from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import made_due, steps_of
-from tidegate.plan.graph import held_back
+from tidegate.plan.graph import held_back, input_names, operator_names
 from tidegate.plan.nodes import Join, Output, Plan, outlets_of, stages_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.steps import Filter, Shed
+from tidegate.plan.ties import drops_ties
 from tidegate.plan.windows import AllTime, Session, Sliding
 
 
@@ -35,10 +37,8 @@ def kernels_of(plan: Plan) -> list[Kernel]:
     """The kernels of a plan, each after those that feed it."""
     outlets = outlets_of(plan).items()
     names = [[name for name, end in outlets if end == stage] for stage in stages_of(plan)]
-    return [
-        _in_its_place(stage, number, *name)
-        for number, (stage, name) in enumerate(zip(stages_of(plan), names, strict=True), 1)
-    ]
+    places = enumerate(zip(stages_of(plan), operator_names(plan), names, strict=True), 1)
+    return [_in_its_place(stage, operator, number, *name) for number, (stage, operator, name) in places]
 
 
 def unpack_of(plan: Plan, kernels: Sequence[Kernel], channel: str) -> Unpack:
@@ -60,13 +60,16 @@ def counters_of(plan: Plan) -> tuple[str, ...]:
         Shed: (SHED_ROWS,),
     }
     stages = stages_of(plan)
+    ties = (LATE_AT_WATERMARK,) if any(map(drops_ties, stages)) else ()
     kinds: set[type] = {type(stage) for stage in stages}
     kinds |= {type(step) for stage in stages for inlet in stage.inlets for step in steps_of(inlet.feed)}
-    return (*COUNTERS, *(name for kind, names in own.items() if kind in kinds for name in names))
+    return (*COUNTERS, *ties, *(name for kind, names in own.items() if kind in kinds for name in names))
 
 
-def _in_its_place(stage: Output, number: int, outlet: str = MAIN) -> Kernel:
+def _in_its_place(stage: Output, operator: str, number: int, outlet: str = MAIN) -> Kernel:
     kernel = _kernel_of(stage)
+    for port, name in zip(kernel.ports, input_names(stage, operator), strict=True):
+        port.known_as(name)
     inlets = zip(stage.inlets, kernel.ports, strict=True)
     fed = frozenset(port.name for inlet, port in inlets if made_due(inlet.feed))
     if number == 1 and outlet == MAIN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
-from tidegate.operators.late import SideOutputRouter
+from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
@@ -98,7 +98,7 @@ class KeyedInput(ABC):
         self.keys = inlet.keyed.keys
         #: The names under which the operator knows them.
         self.known_keys = self.keys
-        self.router = SideOutputRouter(inlet.late, self.time)
+        self.router = SideOutputRouter(inlet.late, self.time, inlet.lateness)
         self.channels = channels
         self.row_schema = inlet.feed.schema
         self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
@@ -107,10 +107,18 @@ class KeyedInput(ABC):
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and place in time; `owners` asks which is whose."""
 
+    def key_table(self, rows: pa.Table) -> pa.Table:
+        """What rows are kept by."""
+        return keys.key_table(as_arrived(rows, self.time), self.keys)
+
     @property
     def carries_rows(self) -> bool:
         """Do parcels have the rows beside their states? Only where the late policy needs them."""
         return self.router.needs_rows
+
+    def known_as(self, operator: str) -> None:
+        """Tell the input what its operator is called in the plan: late rows carry the name."""
+        self.router = replace(self.router, operator=operator)
 
     # -- pack ---------------------------------------------------------------------------------
 
@@ -140,7 +148,7 @@ class KeyedInput(ABC):
     def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
         if not len(packed.states):
             return
-        home = self.homes(packed, buckets)
+        home = self.homes(rows, packed, buckets)
         for bucket in np.unique(home).tolist():
             here = home == bucket
             states = packed.states.filter(pl.Series(here))
@@ -153,7 +161,7 @@ class KeyedInput(ABC):
                 tables.append(carried_rows.append_column(_OWNER, owner))
             yield Parcel(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
-    def homes(self, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
+    def homes(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
         """The bucket of each state."""
         return keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
 
@@ -169,17 +177,26 @@ class KeyedInput(ABC):
             for part, (parcel, _), (_, _, *carried) in zip(states, own, sent, strict=True)
         ]
 
-    def part_late(self, turn: Turn, too_late: Sequence[np.ndarray]) -> list[pl.DataFrame]:
-        """The states in time, and those of rows that the late policy moves into the present."""
+    def part_late(
+        self, turn: Turn, too_late: Sequence[np.ndarray], closed: ClosedWindows | None = None
+    ) -> list[pl.DataFrame]:
+        """The states in time, and those of rows that the late policy moves into the present.
+
+        `closed` tells which windows late states would have belonged to, where there are windows.
+        """
         assert turn.watermark is not None, "without a watermark nothing is late"
         judged = list(zip(turn.arrivals, too_late, strict=True))
         count = sum(int(arrival.states[ROWS].filter(gone).sum()) for arrival, gone in judged)
         if not count:
             return [arrival.states for arrival in turn.arrivals]
-        rows = None
+        rows, bounds = None, None
         if self.router.needs_rows:
             rows = pa.concat_tables(self.rows_of(turn.state, arrival, gone) for arrival, gone in judged)
-        moved_rows = self.router.route(count, rows, turn.watermark, turn.out)
+            if closed is not None:
+                places = (self.places_of(arrival, gone) for arrival, gone in judged)
+                starts, ends = zip(*(closed(*late) for late in enumerate(places)), strict=True)
+                bounds = np.concatenate(starts), np.concatenate(ends)
+        moved_rows = self.router.route(count, rows, turn.watermark, turn.out, bounds)
         in_time = [arrival.states.filter(~pl.Series(gone)) for arrival, gone in judged]
         if moved_rows is not None and moved_rows.num_rows:
             moved = self.preaggregate(moved_rows, turn.out.counts, owners=False)
@@ -191,6 +208,12 @@ class KeyedInput(ABC):
         assert arrival.rows is not None
         owned = pa.array(chosen[arrival.rows.column(_OWNER).to_numpy()])
         return arrival.rows.filter(owned).drop_columns(_OWNER)
+
+    def places_of(self, arrival: Arrival, chosen: np.ndarray) -> np.ndarray:
+        """The place of the state behind each of those rows, in their order."""
+        assert arrival.rows is not None
+        owner = arrival.rows.column(_OWNER).to_numpy()
+        return owner[chosen[owner]]
 
 
 class KeyedKernel(KeyedInput):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.joining import JoinKernel, JoinSide, Places, Rows, ranges_as_pairs
 from tidegate.operators.keyed import Partials, Turn
-from tidegate.operators.late import NEVER, instants
+from tidegate.operators.late import NEVER, Bounds, instants
 from tidegate.operators.panes import Panes
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.slicing import Slicing
@@ -49,13 +49,19 @@ class PaneSide(JoinSide):
         """What came in time, with the times until which it is held."""
         parts = [arrival.states for arrival in turn.arrivals]
         if turn.watermark is not None and self.judges:
-            parts = self.part_late(turn, [self._closes(part) <= turn.watermark for part in parts])
+            too_late = [self._closes(part) <= turn.watermark for part in parts]
+            parts = self.part_late(turn, too_late, lambda n, late: self._last_windows(parts[n][late]))
         if not any(map(len, parts)):
             return None
         came = pl.concat(parts)
         held = other.lateness.closes_at(other.panes.last_meeting(*self.panes.stretch(_time(came))))
         times = pl.Series(_HELD, held), pl.Series(_OVER, np.maximum(held, self._closes(came)))
         return self.numbered(turn.state, came.with_columns(*times))
+
+    def _last_windows(self, rows: pl.DataFrame) -> Bounds:
+        """The window of each row that closes last."""
+        end = self.panes.last_end(_time(rows))
+        return end - self.panes.slicing.window.size, end
 
     def _closes(self, rows: pl.DataFrame) -> np.ndarray:
         """When the last window of each row closes."""

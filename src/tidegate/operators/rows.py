@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
+from tidegate.operators.kernel import LATE_AT_WATERMARK
 from tidegate.operators.keyed import (
     ROWS,
     Arrival,
@@ -52,7 +53,7 @@ class RowInput(KeyedInput):
 
     def key_table(self, rows: pa.Table) -> pa.Table:
         """What rows are kept by, under the names by which the operator knows it."""
-        own = keys.key_table(rows, self.keys)
+        own = super().key_table(rows)
         return own.rename_columns(self.known_keys) if self.keys else own
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
@@ -70,6 +71,9 @@ class RowInput(KeyedInput):
             own: by_key.column(known) for own, known in zip(self.keys, self.known_keys, strict=True)
         }
         return in_schema(self.row_schema, columns_of(rows) | own_keys | self.times(rows))
+
+    def places_of(self, arrival: Arrival, chosen: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(chosen)
 
     def times(self, rows: pa.Table) -> dict[str, pa.Array]:
         return {self.time: rows.column(TIME)}
@@ -95,7 +99,9 @@ class RowKernel(RowInput, KeyedKernel):
         came = self.in_order(turn)
         if came is None or turn.watermark is None or not self.judges:
             return came
-        return self.without_late(turn, came, came[TIME].to_numpy() <= turn.watermark)
+        time = came[TIME].to_numpy()
+        turn.out.counts[LATE_AT_WATERMARK] += int((time == turn.watermark).sum())
+        return self.without_late(turn, came, time <= turn.watermark)
 
     def in_order(self, turn: Turn) -> pl.DataFrame | None:
         """What came, in that order."""

@@ -19,7 +19,14 @@ from tidegate.operators.keyed import ROWS, Turn
 from tidegate.operators.late import NEVER
 from tidegate.operators.ranges import running
 from tidegate.operators.row_table import RowTable
-from tidegate.operators.session_merge import NUMBER, Joined, bounded, ends_of, join_live
+from tidegate.operators.session_merge import (
+    NUMBER,
+    Joined,
+    bounded,
+    ends_of,
+    ends_of_parts,
+    join_live,
+)
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import FIRST_POSITION, KEY, LAST_POSITION, BucketState
 from tidegate.operators.timeline import Timeline
@@ -68,7 +75,8 @@ class SessionSide(JoinSide):
         joined = self._join(store, parts, horizon)
         if joined is not None and turn.watermark is not None and self.judges:
             too_late = joined.too_late(horizon)[joined.live_count :]
-            parts = self.part_late(turn, np.split(too_late, np.cumsum([*map(len, parts)])[:-1]))
+            closed = joined.bounds_of(parts)
+            parts = self.part_late(turn, np.split(too_late, ends_of_parts(parts)), closed)
             joined = self._join(store, parts, horizon) if too_late.any() else joined
         if joined is not None:
             self._put(turn.state, pl.concat(parts), joined)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tidegate.operators.late import Bounds, ClosedWindows
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
 from tidegate.operators.sweep import Sweep, sweep
@@ -34,6 +35,16 @@ class Joined:
         has_live = self.swept.holds(slice(None, self.live_count))
         return (~has_live & (self.swept.end <= horizon))[self.swept.number]
 
+    def bounds_of(self, parts: Sequence[pl.DataFrame]) -> ClosedWindows:
+        """The sessions that states of what came, given in its parts, are in."""
+        numbers = np.split(self.swept.number[self.live_count :], ends_of_parts(parts))
+
+        def bounds(part: int, places: np.ndarray) -> Bounds:
+            number = numbers[part][places]
+            return self.swept.start[number], self.swept.end[number]
+
+        return bounds
+
     def numbered(self) -> pl.DataFrame:
         return self.states.with_columns(pl.Series(NUMBER, self.swept.number))
 
@@ -55,6 +66,11 @@ def join_live(
     together = came if live is None else pl.concat([live, came], how="diagonal")
     key, start, end = (together[name].to_numpy() for name in (KEY, START, END))
     return Joined(together, 0 if live is None else len(live), sweep(key, start, end, max_length))
+
+
+def ends_of_parts(parts: Sequence[pl.DataFrame]) -> np.ndarray:
+    """Where one part ends and the next begins, once they lie behind each other."""
+    return np.cumsum([len(part) for part in parts])[:-1]
 
 
 def ends_of(time: np.ndarray, gap: int | np.ndarray, longest: int | None) -> np.ndarray:

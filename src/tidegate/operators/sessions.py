@@ -18,7 +18,14 @@ from tidegate.operators.accumulators import TIME
 from tidegate.operators.keyed import ROWS, Partials, Turn
 from tidegate.operators.late import instants
 from tidegate.operators.session_emit import Changed, carried, session_emit
-from tidegate.operators.session_merge import NUMBER, Joined, bounded, ends_of, join_live
+from tidegate.operators.session_merge import (
+    NUMBER,
+    Joined,
+    bounded,
+    ends_of,
+    ends_of_parts,
+    join_live,
+)
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.sweep import sweep
 from tidegate.operators.windowed import WindowKernel
@@ -54,7 +61,7 @@ class SessionKernel(WindowKernel):
 
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """A partial state for each key and run of rows that belong together."""
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        distinct, codes = keys.encode(self.key_table(rows))
         time = instants(rows, self.time)
         gap, longest = self.window.gap, self.window.max_length
         # A row's own gap has no bound, and what lies past the end of time is lost.
@@ -94,8 +101,8 @@ class SessionKernel(WindowKernel):
             return self._merge(joined)
         too_late = joined.too_late(horizon)
         if too_late.any():
-            places = np.cumsum([joined.live_count, *map(len, parts)])
-            parts = self.part_late(turn, np.split(too_late, places)[1:-1])
+            too_late, closed = too_late[joined.live_count :], joined.bounds_of(parts)
+            parts = self.part_late(turn, np.split(too_late, ends_of_parts(parts)), closed)
             joined = join_live(store, parts, horizon, longest)
         return self._merge(joined)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.keyed import ROWS, Partials, Turn
-from tidegate.operators.late import NEVER, AllowedLatenessTracker, instants
+from tidegate.operators.late import NEVER, AllowedLatenessTracker, Bounds, instants
 from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY
@@ -56,7 +56,7 @@ class SliceKernel(WindowKernel):
         """A partial state per key and slice; rows in no window are counted and left out."""
         time = instants(rows, self.time)
         number, inside = self.slicing.slice_of(time)
-        distinct, codes = keys.encode(keys.key_table(rows, self.keys))
+        distinct, codes = keys.encode(self.key_table(rows))
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(KEY, codes), pl.Series(SLICE, number), pl.Series(TIME, time)
         )
@@ -99,8 +99,13 @@ class SliceKernel(WindowKernel):
         if closed > NEVER:
             last_late = self.slicing.first_slice(closed + 1) - 1
             too_late = [part[SLICE].to_numpy() <= last_late for part in parts]
-            parts = self.part_late(turn, too_late)
+            parts = self.part_late(turn, too_late, lambda n, late: self._last_windows(parts[n][late]))
         return self._merge_arrivals(parts)
+
+    def _last_windows(self, states: pl.DataFrame) -> Bounds:
+        """The window of each state that closes last."""
+        window = self.slicing.last_window(states[SLICE].to_numpy())
+        return self.slicing.start(window), self.slicing.end(window)
 
     def _merge_arrivals(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         filled = [part for part in parts if len(part)]

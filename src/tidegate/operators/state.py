@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -73,6 +74,8 @@ class Directory:
     watermark: int | None = None
     timer: int | None = None
     pages: list[Page] = field(default_factory=list)
+    #: Hexadecimal; only where an operator has asked for one.
+    secret: str | None = field(default=None, repr=False)
 
     def to_bytes(self) -> bytes:
         return bytes([blobs.VERSION]) + json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -132,10 +135,18 @@ class BucketState:
         self.directory = Directory.from_bytes(stored) if stored else Directory(plan)
         if self.directory.plan != plan:
             raise StateError(
-                "the checkpoint's state was written by another plan: "
-                f"stored {self.directory.plan}, running {plan}; use a new checkpoint location. If only "
-                "the number of shuffle partitions differs, buckets=… can be what it was at first"
+                "the checkpoint's state was written by another program: its keys, window, aggregates or "
+                "strategy are not those of this one, or the number of buckets is another; use a new "
+                "checkpoint location. If only the number of shuffle partitions differs, buckets=… can "
+                "be what it was at first"
             )
+
+    @property
+    def secret(self) -> bytes:
+        """Random bytes that are the bucket's own for as long as it has pages."""
+        if self.directory.secret is None:
+            self.directory.secret = os.urandom(32).hex()
+        return bytes.fromhex(self.directory.secret)
 
     # -- keys -------------------------------------------------------------------------------
 
@@ -168,10 +179,11 @@ class BucketState:
     def read(self, pages: list[Page]) -> list[pl.DataFrame]:
         """The pages' rows, from memory where they are remembered."""
         memory = self._resident.pages
-        missing = [page.id for page in pages if page.id not in memory]
-        fetched = [self._fetch(id) for id in missing]
+        absent = [page for page in pages if page.id not in memory]
+        fetched = [self._fetch(page) for page in absent]
         keyless = [blobs.to_polars(rows) for own, rows in fetched if not own.num_columns]
-        memory.update(zip(missing, keyless or self.recode(fetched), strict=True))
+        frames = keyless or self.recode(fetched)
+        memory.update(zip((page.id for page in absent), frames, strict=True))
         return [memory[page.id] for page in pages]
 
     def of_keys(self, pages: list[pl.DataFrame], codes: np.ndarray) -> list[pl.DataFrame]:
@@ -237,10 +249,13 @@ class BucketState:
 
     # -- pages ------------------------------------------------------------------------------
 
-    def _fetch(self, id: str) -> tuple[pa.Table, pa.Table]:
-        stored = self._store.get(id)
+    def _fetch(self, page: Page) -> tuple[pa.Table, pa.Table]:
+        stored = self._store.get(page.id)
         if stored is None:
-            raise StateError(f"page {id} is listed in the directory but not stored")
+            raise StateError(
+                f"{missing(page)}. Two writers may have broken the state: `tidegate repair CHECKPOINT` "
+                "goes back to the last version that is whole"
+            )
         page_keys, rows = blobs.decode(stored)
         return page_keys, rows
 
@@ -263,6 +278,42 @@ class BucketState:
         self.directory.pages.remove(page)
         self._resident.pages.pop(page.id, None)
         self._store.remove(page.id)
+
+
+@contextmanager
+def state_of(operator: str, bucket: int) -> Iterator[None]:
+    """Let errors about stored state say whose it is, by what users call the operator."""
+    try:
+        yield
+    except StateError as error:
+        raise StateError(f"{operator}, bucket {bucket}: {error}") from error
+
+
+def missing(page: Page) -> str:
+    return f"page {page.id} of the table {page.table!r} is listed in the directory but not stored"
+
+
+def damage(pages: Mapping[str, bytes]) -> list[str]:
+    """What is wrong with the stored pages of a bucket, in words; nothing where they are whole."""
+    try:
+        listed = Directory.from_bytes(pages[_DIRECTORY]).pages if _DIRECTORY in pages else []
+    except (StateError, ValueError, TypeError, KeyError) as error:
+        return [f"the directory cannot be read: {error}"]
+    gone = [missing(page) for page in listed if page.id not in pages]
+    unlisted = pages.keys() - {page.id for page in listed} - {_DIRECTORY}
+    strange = [f"page {id} is stored but not listed in the directory" for id in sorted(unlisted)]
+    return gone + strange + [found for page in listed if (found := _unreadable(page, pages))]
+
+
+def _unreadable(page: Page, pages: Mapping[str, bytes]) -> str | None:
+    """Why a page cannot be read, if so; one that is not there is none of these."""
+    try:
+        rows = blobs.decode(pages[page.id])[-1] if page.id in pages else None
+    except (StateError, ValueError, pa.ArrowException) as error:
+        return f"page {page.id} of the table {page.table!r} cannot be read: {error}"
+    if rows is not None and rows.num_rows != page.rows:
+        return f"page {page.id} of the table {page.table!r} has {rows.num_rows} rows, not {page.rows}"
+    return None
 
 
 def _pile(pages: list[Page], most: int) -> list[Page]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,7 +22,11 @@ from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
 from tidegate.sql.connectors import SOURCES, check_options
-from tidegate.sql.program import Input, Insert, Program, SinkTable, Stream
+from tidegate.sql.identity import check_identity
+from tidegate.sql.program import Input, Insert, Program, Projection, SinkTable, Stream
+
+if TYPE_CHECKING:
+    from tidegate.sql.analysis import Session
 
 #: What connectors give whose columns are their own.
 _OWN_COLUMNS = {
@@ -39,14 +43,14 @@ _OWN_COLUMNS = {
 }
 
 
-def program_of(pipeline: model.Pipeline, document: Document) -> Program:
+def program_of(pipeline: model.Pipeline, document: Document, spark: Session | None = None) -> Program:
     """The same program that SQL text would compile to."""
     builder = _Builder(pipeline, document)
     streams, sinks = builder.streams(), builder.sinks()
     if pipeline.query is not None:
         insert = builder.insert(pipeline.query, streams, sinks)
     else:
-        insert = builder.compiled(pipeline.sql or "", streams, sinks)
+        insert = builder.compiled(pipeline.sql or "", streams, sinks, spark)
     builder.check_channels(insert)
     return Program(streams, sinks, (insert,))
 
@@ -120,18 +124,33 @@ class _Builder:
         names = [query.source] if isinstance(query.source, str) else query.source
         with self._at("query", "from"):
             read = [_stream_named(name, streams) for name in names]
-        inputs = tuple(Input(stream, query.where) for stream in read)
-        return Insert(self._plan(query, read), inputs, sinks=sinks)
+        steps = () if query.where is None else (Projection(where=query.where),)
+        plan = self._plan(query, read)
+        kept = {name: name for name in plan.schema.names}
+        return Insert(plan, tuple(Input(stream, steps) for stream in read), kept=kept, sinks=sinks)
 
-    def compiled(self, sql: str, streams: dict[str, Stream], sinks: dict[str, SinkTable]) -> Insert:
+    def compiled(
+        self,
+        sql: str,
+        streams: dict[str, Stream],
+        sinks: dict[str, SinkTable],
+        spark: Session | None,
+    ) -> Insert:
         """The one SELECT of the text; its channels are those of the file."""
         from tidegate.sql import compile  # the parser takes its time, and operators do without
 
         with self._at("sql"):
-            program = compile(sql, streams=streams.values(), sinks=sinks.values())
+            program = compile(sql, streams=streams.values(), sinks=sinks.values(), spark=spark)
             if program.inserts or len(program.selects) != 1:
                 raise PlanError("one SELECT is asked for: its results are the channel 'main'")
-        return replace(program.selects[0], sinks=sinks)
+            [select] = program.selects
+            errors = select.sinks.get(ERROR_CHANNEL)
+            if errors is not None and errors.name != ERROR_CHANNEL:
+                raise PlanError("ERRORS TO: in a file the sink of broken rows is called 'errors'")
+        insert = replace(select, sinks=sinks)
+        with self._at("sinks", MAIN):
+            check_identity(insert)
+        return insert
 
     def check_channels(self, insert: Insert) -> None:
         """Each channel has a sink, but for errors, which are counted anyway; each sink has a channel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidegate.operators.kernels import kernels_of
@@ -13,6 +13,7 @@ from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.graph import held_back, operator_names, places_of
 from tidegate.plan.nodes import Plan, stages_of
 from tidegate.plan.time import render
+from tidegate.sql.program import Projection
 
 
 def as_text(job: Job) -> str:
@@ -82,18 +83,32 @@ def _lines_read(job: Job) -> list[str]:
     lines = []
     for one in job.insert.inputs:
         place = f"{one.stream.connector} {one.stream.options.get('path', '')}".rstrip()
-        where = [] if one.where is None else [f"where {one.where}"]
-        computed = [f"{text} as {name}" for name, text in one.columns or () if text.strip("`") != name]
-        lines.append(", ".join([f"{one.stream.name} ← {place}", *where, *computed]))
+        lines.append(", ".join([f"{one.stream.name} ← {place}", *_computed(one.steps)]))
     return lines
 
 
+def _computed(steps: Iterable[Projection]) -> Iterator[str]:
+    """What Spark does to rows on their way into the plan; columns that stay as they are go unsaid."""
+    for step in steps:
+        if step.where is not None:
+            yield f"where {_in_line(step.where)}"
+        for name, text in step.columns or ():
+            if text.strip("`") != name:
+                yield f"{_in_line(text)} as {name}"
+
+
+def _in_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _selected(job: Job) -> list[str]:
-    insert, lines = job.insert, []
-    if insert.having is not None:
-        lines.append(f"having {insert.having}")
-    if insert.columns is not None:
-        lines.append("select " + ", ".join(f"{text} as {name}" for name, text in insert.columns))
+    lines = []
+    for step in job.insert.steps:
+        if step.where is not None:
+            lines.append(f"having {_in_line(step.where)}")
+        if step.columns is not None:
+            shown = (f"{_in_line(text).strip('`')} as {name}" for name, text in step.columns)
+            lines.append("select " + ", ".join(shown))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A pipeline file → jobs, each a query with its checkpoint. Nothing here needs Spark."""
+"""A pipeline file → jobs, each a query with its checkpoint. Only expressions of SQL may need Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import PipelineError, SqlError, did_you_mean
 from tidegate.pipeline import model
@@ -16,6 +16,9 @@ from tidegate.pipeline.file import parse
 from tidegate.plan.channels import MAIN
 from tidegate.plan.time import micros
 from tidegate.sql.program import Insert
+
+if TYPE_CHECKING:
+    from tidegate.sql.analysis import Session
 
 _YAML, _SQL = (".yaml", ".yml"), (".sql",)
 
@@ -30,13 +33,18 @@ class Job:
     trigger: Mapping[str, Any] | None = None
 
 
-def load(file: Path, environment: Mapping[str, str] = os.environ) -> list[Job]:
-    """The queries of a file. Relative paths in it start where the file is."""
+def load(
+    file: Path, environment: Mapping[str, str] = os.environ, spark: Session | None = None
+) -> list[Job]:
+    """The queries of a file. Relative paths in it start where the file is.
+
+    SQL asks `spark`, a session or a function that starts one, for types that only Spark can tell.
+    """
     text = _text(file)
     if file.suffix in _SQL:
-        return _sql_jobs(file, text, environment)
+        return _sql_jobs(file, text, environment, spark)
     pipeline, document = parse(text, file.name, environment)
-    [insert] = program_of(pipeline, document).inserts
+    [insert] = program_of(pipeline, document, spark).inserts
     return [
         Job(
             pipeline.name or file.stem,
@@ -61,14 +69,14 @@ def _text(file: Path) -> str:
         raise PipelineError(f"cannot read {str(file)!r}: {error}") from None
 
 
-def _sql_jobs(file: Path, text: str, environment: Mapping[str, str]) -> list[Job]:
+def _sql_jobs(file: Path, text: str, environment: Mapping[str, str], spark: Session | None) -> list[Job]:
     from tidegate.sql import compile  # the parser takes its time, and files of YAML do without
 
     def option(name: str, value: str) -> str:
         return _located(name, fill_in(value, environment), file.parent)
 
     try:
-        inserts = compile(text).inserts
+        inserts = compile(text, spark=spark).inserts
     except SqlError as error:
         raise PipelineError(f"{file.name}, {error}") from error
     if not inserts:
@@ -81,11 +89,16 @@ def _sql_jobs(file: Path, text: str, environment: Mapping[str, str]) -> list[Job
     ]
 
 
-def question(text: str, base: Path, environment: Mapping[str, str] = os.environ) -> Insert:
+def question(
+    text: str,
+    base: Path,
+    environment: Mapping[str, str] = os.environ,
+    spark: Session | None = None,
+) -> Insert:
     """The one query of a text that asks and writes nothing."""
     from tidegate.sql import compile
 
-    program = compile(text)
+    program = compile(text, spark=spark)
     if program.inserts or not program.selects:
         raise PipelineError(
             "a question ends with a SELECT; INSERT INTO belongs into a file for tidegate run"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.api import sinks
 from tidegate.connectors import Preparable, Sink, Target, Write
-from tidegate.errors import SinkError
-from tidegate.sql.program import Column, SinkTable
+from tidegate.sql.program import Projection, SinkTable
 
 _MAKERS: Mapping[str, Callable[[Mapping[str, str]], Sink]] = {
     "files": lambda options: _FILES[options["format"]](options["path"]),
@@ -26,12 +25,13 @@ def sink_of(table: SinkTable) -> Sink:
     return _MAKERS[table.connector](table.options)
 
 
-def select(rows: Any, where: str | None, columns: tuple[Column, ...] | None) -> Any:
-    """Rows of a DataFrame that meet a condition, then expressions over them; both are Spark SQL."""
-    kept = rows if where is None else rows.where(where)
-    if columns is None:
-        return kept
-    return kept.selectExpr(*(f"{expression} AS {_quoted(name)}" for name, expression in columns))
+def select(rows: Any, steps: Iterable[Projection]) -> Any:
+    """Rows of a DataFrame after the levels of a query; all texts are Spark SQL."""
+    from tidegate.spark.projections import projected
+
+    for step in steps:
+        rows = projected(rows, step.alias, step.where, step.columns)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Selected:
     """A sink for what HAVING and SELECT leave of the results."""
 
     sink: Sink
-    having: str | None
-    columns: tuple[Column, ...] | None
+    steps: tuple[Projection, ...]
+    #: The columns of the results that are left as they are, by the names they then have.
+    kept: Mapping[str, str]
     #: An empty DataFrame of the results: Spark itself tells what comes of them.
     results: Any
 
@@ -50,27 +51,14 @@ class Selected:
         if isinstance(self.sink, Preparable):
             write = self.sink.prepare(self._selected(target))
         assert callable(write)
-        return lambda rows, batch_id: write(select(rows, self.having, self.columns), batch_id)
+        return lambda rows, batch_id: write(select(rows, self.steps), batch_id)
 
     def _selected(self, target: Target) -> Target:
         from tidegate.spark.schema import arrow_schema
 
-        schema = arrow_schema(select(self.results, self.having, self.columns))
-        if self.columns is None:
-            return replace(target, schema=schema)
-        names = {_unquoted(expression): name for name, expression in self.columns}
-        missing = [column for column in target.identity if column not in names]
-        if missing:
-            raise SinkError(
-                f"the SELECT leaves out {', '.join(map(repr, missing))}; a table tells results apart by "
-                f"{', '.join(map(repr, target.identity))}: select all of them"
-            )
-        return replace(target, schema=schema, identity=tuple(names[c] for c in target.identity))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _unquoted(expression: str) -> str:
-    return expression[1:-1].replace("``", "`") if expression.startswith("`") else expression
+        schema = arrow_schema(select(self.results, self.steps))
+        names = {column: name for name, column in self.kept.items()}
+        # Tables need all of it, and have been refused without; to files it means nothing.
+        whole = all(column in names for column in target.identity)
+        identity = tuple(names[column] for column in target.identity) if whole else ()
+        return replace(target, schema=schema, identity=identity)

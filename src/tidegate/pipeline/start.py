@@ -15,7 +15,7 @@ from tidegate.spark.pacing import Pace, mark_of, marked
 from tidegate.spark.passing import PassingQuery, start_passing
 from tidegate.spark.readers import pace_of, read
 from tidegate.spark.schema import spark_schema
-from tidegate.sql.program import Column, Input, Insert
+from tidegate.sql.program import Input, Insert
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame
@@ -31,13 +31,12 @@ def start(spark: Any, job: Job, *, once: bool = False) -> Running:
     pace = _watched(insert.inputs)
     sinks = {channel: sink_of(table) for channel, table in insert.sinks.items()}
     if insert.plan is None:
-        rows = _selected(frames[0], insert.having, insert.columns)
         return start_passing(
-            rows, job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name, pace=pace
+            frames[0], job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name, pace=pace
         )
-    if insert.having is not None or insert.columns is not None:
+    if insert.steps:
         results = spark.createDataFrame([], spark_schema(insert.plan.schema))
-        sinks[MAIN] = Selected(sinks[MAIN], insert.having, insert.columns, results)
+        sinks[MAIN] = Selected(sinks[MAIN], insert.steps, insert.kept, results)
     return query.start(
         insert.plan, frames, job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace
     )
@@ -47,7 +46,7 @@ def answer(spark: Any, insert: Insert) -> DataFrame:
     """What a query says about the rows that are there now: nothing is late, every window closes."""
     frames = [_rows(spark, one, streaming=False) for one in insert.inputs]
     rows = frames[0] if insert.plan is None else to_df(insert.plan, frames)
-    return select(rows, insert.having, insert.columns)
+    return select(rows, insert.steps)
 
 
 def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str = "") -> DataFrame:
@@ -55,12 +54,8 @@ def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str =
     rows = read(
         spark, one.connector, one.schema, one.options, streaming=streaming, checkpoint=checkpoint
     )
-    return _selected(rows, given.where, given.columns)
-
-
-def _selected(rows: DataFrame, where: str | None, columns: tuple[Column, ...] | None) -> DataFrame:
-    """Some columns of some rows, still marked as a reader's: none of them may be as it was read."""
-    return marked(select(rows, where, columns), mark_of(rows))
+    # Still marked as a reader's: none of the columns may be as it was read.
+    return marked(select(rows, given.steps), mark_of(rows))
 
 
 def _watched(inputs: Sequence[Input]) -> Pace | None:

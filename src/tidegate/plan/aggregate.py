@@ -61,3 +61,6 @@ class Aggregate(ABC):
     def __str__(self) -> str:
         shown = [self.column or "*", *(f"{k}={v}" for k, v in self.parameters().items())]
         return f"{self.name}({', '.join(shown)})"
+
+    def __repr__(self) -> str:
+        return str(self)

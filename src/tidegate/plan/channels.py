@@ -8,7 +8,16 @@ from tidegate.plan.columns import TIMESTAMP
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 OP = pa.field("op", pa.string())
 ERRORS = pa.schema([("reason", pa.string()), ("row", pa.string())])
-LATE_COLUMNS = (pa.field("late_by", pa.duration("us")), pa.field("watermark", TIMESTAMP))
+#: What the channel of late rows adds: how late a row is, for whom, and what would have taken it in time.
+#: Operators without windows leave the bounds null.
+LATE_COLUMNS = (
+    pa.field("late_by", pa.duration("us")),
+    pa.field("watermark", TIMESTAMP),
+    pa.field("late_operator", pa.string()),
+    pa.field("late_window_start", TIMESTAMP),
+    pa.field("late_window_end", TIMESTAMP),
+    pa.field("allowed_lateness", pa.duration("us")),
+)
 REJECTED_COLUMNS = (
     pa.field("reason", pa.string()),
     pa.field("lag", pa.duration("us")),

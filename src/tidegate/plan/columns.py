@@ -56,6 +56,11 @@ def refuse_twins(names: Sequence[str]) -> None:
         raise PlanError(f"several columns are called {', '.join(map(repr, twice))}; rename or drop some")
 
 
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """The first names of many, for texts of one line."""
+    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])
+
+
 def listed(schema: pa.Schema) -> str:
     """Columns with their types, as messages show them."""
     return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"

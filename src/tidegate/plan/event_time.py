@@ -96,6 +96,9 @@ class EventTimeTypes:
         """The names of all types there are, sorted."""
         return sorted(self._types)
 
+    def __repr__(self) -> str:
+        return f"<event-time types: {', '.join(self.list())}>"
+
 
 #: The types that programs use unless they bring their own.
 EVENT_TIME_TYPES = EventTimeTypes()
@@ -132,6 +135,12 @@ class EventTime:
     def native(self) -> bool:
         """Whether rows keep their own column as event time; otherwise they get one more."""
         return len(self.parts) == 1 and self.parts[0][0] is None and self.parts[0][1].type == "timestamp"
+
+    def __str__(self) -> str:
+        """Where the time is, and how it is read: `ms as unixtimestamp_ms`, `order.at or click.at`."""
+        types = (at.type for _, at in self.parts)
+        read = ("" if kind == "timestamp" else f" as {kind}" for kind in types)
+        return " or ".join(map("".join, zip(self.labels(), read, strict=True)))
 
     def labels(self) -> Iterator[str]:
         """What messages call each part: `ts`, or `order.ts`."""

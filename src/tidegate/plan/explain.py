@@ -88,4 +88,5 @@ def _watermark(source: Source) -> str:
     if source.processing_time:
         return f"ProcessTimeWatermark[{source.declared}]"
     idle = "" if source.idle_after is None else f", idle after {render(source.idle_after)}"
-    return f"EventTimeWatermark[{source.time}, tolerance={render(source.tolerance)}{idle}]"
+    read = source.time if source.declared is None else f"{source.time} from {source.declared}"
+    return f"EventTimeWatermark[{read}, tolerance={render(source.tolerance)}{idle}]"

@@ -7,6 +7,7 @@ from itertools import count
 
 from tidegate.plan.feeds import read_by
 from tidegate.plan.inlets import Inlet
+from tidegate.plan.joins import SIDES
 from tidegate.plan.nodes import Join, Output, Plan, Together, outlets_of, stages_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.time import Micros
@@ -57,6 +58,13 @@ def places_of(plan: Plan) -> tuple[Place, ...]:
 def operator_names(plan: Plan) -> list[str]:
     """What the operators of a plan are called, in order."""
     return [f"{number} {_name(stage)}" for number, stage in enumerate(stages_of(plan), 1)]
+
+
+def input_names(stage: Output, operator: str) -> list[str]:
+    """What the inputs of an operator are called: as itself, or by their sides."""
+    if isinstance(stage, Join):
+        return [f"{operator}, {side}" for side in SIDES]
+    return [operator]
 
 
 def graph_of(plan: Plan) -> dict[str, Operator]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.feeds import Derived, origin
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import SIDES
@@ -45,7 +46,7 @@ def _parts(stage: Output) -> Identity:
     if isinstance(stage, Reorder):
         return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
     if isinstance(stage, Dedupe):
-        return keys | {"operator": "dedupe", "within": render(stage.within)}
+        return keys | {"operator": "dedupe", "within": render(stage.within), "ids": "keyed digests"}
     if isinstance(stage, Admit):
         return keys | {"operator": "admit", "shards": str(stage.sla.shards)}
     window, types = stage.windowed, stage.input.schema
@@ -53,7 +54,7 @@ def _parts(stage: Output) -> Identity:
         "window": str(window.window),
         "allowed lateness": render(window.lateness),
         "aggregates": ", ".join(
-            f"{name}={type(agg).__module__}.{type(agg).__qualname__} {agg}: {types.field(name).type}"
+            f"{name}={_registered(agg)}: {types.field(name).type}"
             for name, agg in stage.input.aggregates
         ),
         "emission": str(stage.emission),
@@ -75,6 +76,15 @@ def _join_parts(join: Join) -> Identity:
     return parts
 
 
+def _registered(aggregate: Aggregate) -> str:
+    """An aggregate by its text; one of the user's by its class too, as its text may equal one of ours.
+
+    Modules are left out: a class may move, and a program may be a script today and a package tomorrow.
+    """
+    ours = type(aggregate).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return str(aggregate) if ours else f"{type(aggregate).__qualname__} {aggregate}"
+
+
 def _keys(keyed: KeyBy) -> Identity:
     keys = {"keys": _typed(keyed.schema, keyed.keys) or "global"}
     return keys | ({"time": keyed.input.time} if isinstance(origin(keyed.input), Derived) else {})
@@ -82,6 +92,14 @@ def _keys(keyed: KeyBy) -> Identity:
 
 def _typed(schema: pa.Schema, names: Iterable[str]) -> str:
     return ", ".join(f"{name}: {schema.field(name).type}" for name in names)
+
+
+def title_of(number: int, own: Identity) -> str:
+    """What a user would call an operator: its number, its window or kind, and its keys."""
+    what = own.get("window") or own["operator"]
+    keys = own.get("keys") or own[f"keys on the {SIDES[0]}"]
+    names = ", ".join(key.partition(": ")[0] for key in keys.split(", "))
+    return f"operator {number}, {what}" + ("" if keys == "global" else f" by {names}")
 
 
 def fingerprint(identity: Identity) -> str:

@@ -11,6 +11,7 @@ from tidegate.plan.channels import LATE_COLUMNS, check_channel
 from tidegate.plan.columns import field_of, is_key_type, refuse_collisions
 from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, processing_time
 from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
+from tidegate.plan.time import Micros
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Inlet:
 
     keyed: KeyBy
     late: LatePolicy
+    #: How far the watermark may pass a row, or the end of its window, before the row is late.
+    lateness: Micros = Micros(0)
 
     @property
     def feed(self) -> Feed:
@@ -62,7 +65,7 @@ class Inlet:
 
 
 def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
-    """A row that is moved in time would need another key, and lies where its own is kept.
+    """A row that is moved keeps the key it arrived with: it would count at one time, under another.
 
     Rows of processing time are only moved if the clock goes back, and have no policy to change.
     """

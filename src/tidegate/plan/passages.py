@@ -124,6 +124,10 @@ class Dedupe(_Passage):
         check_late(self.late, self.feed)
         self._check_columns("dedupe")
 
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return (Inlet(self.input, self.late, self.within),)
+
     def label(self) -> str:
         return f"Dedupe[within={render(self.within)}, late={self.late}]"
 

@@ -12,6 +12,8 @@ class OnWatermark:
     def __str__(self) -> str:
         return "on_watermark"
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class OnWindowClose:
@@ -21,6 +23,8 @@ class OnWindowClose:
 
     def __str__(self) -> str:
         return "final" if self.final else "on_window_close"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Retracting:
             return f"periodic({render(self.interval)})"
         return "on_update" if self.before == "-U" else "changelog"
 
+    __repr__ = __str__
+
 
 Emission = OnWatermark | OnWindowClose | Retracting
 
@@ -51,6 +57,8 @@ class Drop:
     def __str__(self) -> str:
         return "drop"
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class Reassign:
@@ -61,6 +69,8 @@ class Reassign:
     def __str__(self) -> str:
         return f"reassign({render(self.max_lateness)})"
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class SideOutput:
@@ -70,6 +80,8 @@ class SideOutput:
 
     def __str__(self) -> str:
         return f"side_output({self.channel!r})"
+
+    __repr__ = __str__
 
 
 LatePolicy = Drop | Reassign | SideOutput

@@ -124,6 +124,8 @@ class Sla:
             parts.append(f"shards={self.shards}")
         return f"sla({', '.join(parts)})"
 
+    __repr__ = __str__
+
 
 def declare_sla(
     sla_class: str | None = None,

@@ -21,6 +21,8 @@ class ProcessingTime:
     def __str__(self) -> str:
         return f"processing_time(tick={render(self.tick)})"
 
+    __repr__ = __str__
+
 
 _UNITS = {
     Micros(1): ("us", "µs", "microsecond", "microseconds"),

@@ -12,6 +12,7 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN, OP, WINDOW_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
 from tidegate.plan.conditions import check_condition
+from tidegate.plan.expressions import check_expressions
 from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
 from tidegate.plan.policies import (
@@ -60,7 +61,7 @@ class WindowBy:
 
     @property
     def inlet(self) -> Inlet:
-        return Inlet(self.input, self.late)
+        return Inlet(self.input, self.late, self.lateness)
 
     @property
     def gap_column(self) -> str | None:
@@ -102,6 +103,7 @@ class Aggregation:
         refuse_unusable(names)
         for name, aggregate in self.aggregates:
             self._result_field(name, aggregate)
+            check_expressions(name, aggregate)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -59,6 +59,8 @@ class Hopping(Window):
             return f"tumbling({render(self.size)}{offset})"
         return f"hopping({render(self.size)}, {render(self.slide)}{offset})"
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class Session(Window):
@@ -86,6 +88,8 @@ class Session(Window):
         gap = f"gap_column={self.gap!r}" if isinstance(self.gap, str) else render(self.gap)
         limit = f", max_length={render(self.max_length)}" if self.max_length else ""
         return f"session({gap}{limit})"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class Sliding(Window):
         when = "" if self.when is None else f", when={self.when!r}"
         return f"sliding({render(self.lookback)}{ahead}{when})"
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class AllTime(Window):
@@ -125,3 +131,5 @@ class AllTime(Window):
 
     def __str__(self) -> str:
         return "all time"
+
+    __repr__ = __str__

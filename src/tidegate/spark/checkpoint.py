@@ -13,11 +13,13 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors import for_spark
-from tidegate.connectors.notes import exists, read_note, write_note
+from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
 from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
 
 NOTE = "tidegate.json"
+#: The offsets of batches that are to be replayed.
+HELD = "tidegate.replay"
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,13 @@ class ProgressNote:
         write_note(self.path, progress)
 
 
-def check_state_is_readable(checkpoint: str) -> None:
+def is_readable(checkpoint: str) -> bool:
     """Spark keeps state in folders of any name, but its reader of state does not find all of them."""
-    if checkpoint.startswith("file:") and "%" in checkpoint:
+    return not (checkpoint.startswith("file:") and "%" in checkpoint)
+
+
+def check_state_is_readable(checkpoint: str) -> None:
+    if not is_readable(checkpoint):
         raise StateError(
             f"{unquote(checkpoint)}: Spark cannot read the state of a checkpoint whose path has blanks "
             "or special characters, as draining and looking into it need; the query itself runs there. "
@@ -58,16 +64,54 @@ def check_state_is_readable(checkpoint: str) -> None:
         )
 
 
-def stored_pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
-    """What Spark's state store has of an operator: bucket, name of the page, page."""
-    stored = (
+def stored_pages(
+    spark: SparkSession, checkpoint: str, operator: int, batch: int | None = None
+) -> DataFrame:
+    """What Spark's state store has of an operator: bucket, name of the page, page.
+
+    That is as of the last committed batch, or of an earlier one. Spark's reader goes by the session's
+    format of state: `state_format` sets it to the checkpoint's until the rows are read.
+    """
+    reader = (
         spark.read.format("statestore")
         .option("path", for_spark(checkpoint))
         .option("operatorId", operator)
         .option("stateVarName", "pages")
-        .load()
     )
+    stored = (reader if batch is None else reader.option("batchId", batch)).load()
     return stored.selectExpr("key.bucket", "user_map_key.name", "unbase64(user_map_value.page) AS page")
+
+
+def operators_in(checkpoint: str) -> list[int]:
+    """The numbers that Spark gave to the stateful operators: the last one of the query comes first."""
+    return numbers_in(posixpath.join(checkpoint, "state"))
+
+
+def last_batch(checkpoint: str) -> int:
+    """The last micro-batch that was committed, or -1."""
+    return max(numbers_in(posixpath.join(checkpoint, "commits")), default=-1)
+
+
+def last_begun(checkpoint: str) -> int:
+    """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
+    return max(numbers_in(posixpath.join(checkpoint, "offsets")), default=-1)
+
+
+def held_batches(checkpoint: str) -> list[int]:
+    """The batches that are to be replayed after a repair, and not yet begun again."""
+    return numbers_in(posixpath.join(checkpoint, HELD))
+
+
+def stored_format(checkpoint: str) -> int | None:
+    """Spark's format of the state, which a checkpoint keeps; None before the first commit."""
+    last = last_batch(checkpoint)
+    if last < 0:
+        return None
+    filesystem, path = fs.FileSystem.from_uri(posixpath.join(checkpoint, "commits", str(last)))
+    with filesystem.open_input_stream(path) as stream:
+        version = stream.read().decode().partition("\n")[0]
+    # Commits from version 2 on list whose files of state count.
+    return 1 if version.strip() == "v1" else 2
 
 
 def stored_identity(checkpoint: str) -> Identity | None:
@@ -90,7 +134,10 @@ def claim(checkpoint: str, identity: Identity) -> str:
         raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
     # Without a batch there is nothing that could differ: an earlier start got no further than its sinks.
     note = Note(stored.query if stored else str(uuid.uuid4()), identity)
-    write_note(posixpath.join(checkpoint, NOTE), asdict(note))
+    if stored is not None:
+        write_note(posixpath.join(checkpoint, NOTE), asdict(note))
+    elif not create_note(posixpath.join(checkpoint, NOTE), asdict(note)):
+        return claim(checkpoint, identity)  # another start was faster: its id is the query's
     return note.query
 
 

@@ -24,17 +24,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.connectors import Write, for_spark
-from tidegate.connectors.notes import read_note, write_note
+from tidegate.connectors.notes import numbers_in, read_note, write_note
 from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import stored_pages
+from tidegate.spark.checkpoint import held_batches, last_batch, stored_format, stored_pages
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
+from tidegate.spark.session import SAFE_FORMAT, state_format
 
 _FOLDER = "tidegate.drained"
 _SINCE = "since"
@@ -90,8 +91,10 @@ class Drained:
 
     def undo(self) -> None:
         """Take back, on the next `apply`, what was drained and has not been taken back yet."""
+        # After a repair the sink has batches that the checkpoint is yet to run again.
+        after = max([last_batch(self.checkpoint), *held_batches(self.checkpoint)])
         for extra in self.not_undone():
-            self.add(Extra(last_batch(self.checkpoint), extra.rows, undoes=True))
+            self.add(Extra(after, extra.rows, undoes=True))
 
     def not_undone(self) -> list[Extra]:
         undone = {extra.rows for extra in self.extras if extra.undoes}
@@ -114,7 +117,7 @@ class Drained:
             filesystem.delete_dir(folder)
 
     def _kept(self, before: int) -> list[int]:
-        return sorted(number for number in _numbered(self._since()) if number < before)
+        return [number for number in numbers_in(self._since()) if number < before]
 
     def _since(self, *batch: int) -> str:
         return posixpath.join(self.checkpoint, _FOLDER, _SINCE, *map(str, batch))
@@ -141,13 +144,14 @@ class Drain:
         after = last_batch(self.drained.checkpoint)
         if after < 0 or (self.plan.retracts and self.drained.not_undone()):
             return
-        rows = self._open_rows()
-        if self.drained.extras and not self.plan.retracts:
-            # What is open still has not come out but by drains.
-            rows = rows.exceptAll(_last_of_each(self.drained.rows(self.spark), self.plan))
         extra = Extra(after, f"{after}-{len(self.drained.extras)}")
-        in_order = rows.orderBy(_time(self.plan))
-        in_order.write.mode("overwrite").parquet(for_spark(self.drained.folder_of(extra)))
+        with state_format(self.spark, stored_format(self.drained.checkpoint) or SAFE_FORMAT):
+            rows = self._open_rows()
+            if self.drained.extras and not self.plan.retracts:
+                # What is open still has not come out but by drains.
+                rows = rows.exceptAll(_last_of_each(self.drained.rows(self.spark), self.plan))
+            in_order = rows.orderBy(_time(self.plan))
+            in_order.write.mode("overwrite").parquet(for_spark(self.drained.folder_of(extra)))
         self.drained.add(extra)
         self.drained.apply(self.spark, self.write)
 
@@ -215,23 +219,6 @@ def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
         F.lit(0).alias("sender"),
         F.lit(0).alias("number"),
     )
-
-
-def last_batch(checkpoint: str) -> int:
-    """The last micro-batch that was committed, or -1."""
-    return max(_numbered(posixpath.join(checkpoint, "commits")), default=-1)
-
-
-def last_begun(checkpoint: str) -> int:
-    """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
-    return max(_numbered(posixpath.join(checkpoint, "offsets")), default=-1)
-
-
-def _numbered(uri: str) -> list[int]:
-    """The numbers that files and folders in a folder have as names."""
-    filesystem, folder = fs.FileSystem.from_uri(uri)
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdigit()]
 
 
 def _identity(plan: Output) -> list[str]:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, get_args
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -32,7 +34,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
-from tidegate.connectors.folder import BEGINNING, Folder, Format, Lines, Offset, Parquet, Piece
+from tidegate.connectors.folder import (
+    BEGINNING,
+    Folder,
+    Format,
+    Lines,
+    Offset,
+    Order,
+    Parquet,
+    Piece,
+)
 from tidegate.errors import PlanError, StartError, did_you_mean
 from tidegate.spark.pacing import Control, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
@@ -61,20 +72,32 @@ _LINE = "value"
 Schema: TypeAlias = pa.Schema | StructType | str
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a batch has at most."""
+
+    max_rows: int | None = None
+    max_files: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
 def read_folder(
     spark: SparkSession,
     path: str,
     schema: Schema,
     format: str,
     pace: Pace | None,
-    max_rows: int | None,
     options: Mapping[str, str],
+    limits: Limits = NO_LIMITS,
+    order: Order = "name",
 ) -> DataFrame:
     """The rows of the files in a folder, present and future."""
-    _check(format, options)
-    _check_rows(pace, max_rows)
+    _check(format, options, order)
+    _check_limits(pace, limits)
     header, tasks = _header(format, options), _tasks(spark)
-    settings = Settings(_existing(path), format, header, tasks, max_rows)
+    settings = Settings(_existing(path), format, header, tasks, limits.max_rows, limits.max_files, order)
     columns = spark_schema(schema) if isinstance(schema, pa.Schema) else schema
     steering = None
     if pace is not None:
@@ -96,6 +119,8 @@ class Settings:
     header: bool
     tasks: int
     max_rows: int | None = None
+    max_files: int | None = None
+    order: Order = "name"
     control: str | None = None
 
 
@@ -151,21 +176,56 @@ def _parsed(format: str, schema: StructType | str, options: Mapping[str, str]) -
     return F.from_csv(_LINE, ddl, dict(options))
 
 
-def _check(format: str, options: Mapping[str, str]) -> None:
+def reads(path: str, format: str, options: Mapping[str, str]) -> bool:
+    """Is it a folder on a disk, with no option that only Spark's own reader has?"""
+    folder = _local(path)
+    return folder is not None and not any(_is_sparks(format, *option) for option in options.items())
+
+
+def refuse_folders_inside(path: str) -> None:
+    """Files in folders of a folder are not read: better said than left out."""
+    folder = _local(path)
+    inside = sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder else []
+    if seen := [name for name in inside if not name.startswith(("_", "."))]:
+        raise PlanError(
+            f"{path} has folders in it, such as {seen[0]!r}, and only its own files are read; with the "
+            "option recursiveFileLookup Spark's source of files reads all of them, by modification time"
+        )
+
+
+def _local(path: str) -> Path | None:
+    """The folder, if it is one on a disk and Spark keeps no list of its files."""
+    uri = urlsplit(location(path))
+    folder = Path(unquote(uri.path))
+    local = uri.scheme == "file" and folder.is_dir() and not (folder / "_spark_metadata").exists()
+    return folder if local else None
+
+
+def _is_sparks(format: str, option: str, value: str) -> bool:
+    return format == "parquet" or option in _OF_SPARKS_READER or value.upper() == "DROPMALFORMED"
+
+
+def _check(format: str, options: Mapping[str, str], order: str) -> None:
     if format not in FORMATS:
         raise PlanError(f"read_folder(): no format {format!r}; {did_you_mean(format, FORMATS)}")
-    for option in options:
-        if format == "parquet" or option in _OF_SPARKS_READER:
+    if order not in get_args(Order):
+        raise PlanError(f"read_folder(order={order!r}): {did_you_mean(str(order), get_args(Order))}")
+    for option, value in options.items():
+        if _is_sparks(format, option, value):
             raise PlanError(f"read_folder(): {option!r} is an option of Spark's own reader only")
 
 
-def _check_rows(pace: Pace | None, max_rows: int | None) -> None:
-    if max_rows is None:
-        return
-    if pace is not None:
-        raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
-    if max_rows < 1:
-        raise PlanError(f"read_folder(max_rows={max_rows}): a batch has one row at least")
+def _check_limits(pace: Pace | None, limits: Limits) -> None:
+    for name, least, given in (
+        ("max_rows", "row", limits.max_rows),
+        ("max_files", "file", limits.max_files),
+    ):
+        if given is None:
+            continue
+        if pace is not None:
+            raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
+        if given < 1:
+            raise PlanError(f"read_folder({name}={given}): a batch has one {least} at least")
 
 
 def _existing(path: str) -> str:
@@ -196,7 +256,7 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: Settings, format: Format, packing: str | None = None) -> None:
         self._settings = settings
         self._packing = packing
-        self._folder = Folder(settings.folder, format)
+        self._folder = Folder(settings.folder, format, settings.order)
         self._control = Control(settings.control) if settings.control else None
         self._all_there_is: list[str] | None = None
 
@@ -207,6 +267,8 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # How many rows it is at the moment is asked for with each batch.
         if self._control is not None:
             return ReadMaxRows(sys.maxsize)
+        if self._settings.max_files:
+            return ReadMaxRows(self._settings.max_rows or sys.maxsize)
         return ReadMaxRows(self._settings.max_rows) if self._settings.max_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -214,13 +276,15 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         begun = now()
+        _check_offset(start)
         names = self._folder.names() if self._all_there_is is None else self._all_there_is
-        end, taken = self._folder.take(start, names, self._shares(limit))
+        end, taken = self._folder.take(start, names, self._shares(limit), self._settings.max_files)
         if taken and self._control is not None:
             self._control.tell(Taken(taken, begun))
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        _check_offset(end)
         return [] if start == end else [InputPartition(pieces) for pieces in end["batch"]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -234,8 +298,8 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return repeat(_MOST_OF_A_TASK)
         if self._control is None:
-            assert self._settings.max_rows is not None
-            return shares(self._settings.max_rows, self._settings.tasks)
+            most = self._settings.max_rows
+            return repeat(_MOST_OF_A_TASK) if most is None else shares(most, self._settings.tasks)
         asked = self._control.asked()
         if asked is None:
             raise StartError(
@@ -243,6 +307,15 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "none of its columns is one of the folder's: leave pace out, or keep a column as it is"
             )
         return shares(asked, self._settings.tasks)
+
+
+def _check_offset(offset: Offset) -> None:
+    if offset.keys() != BEGINNING.keys():
+        raise StartError(
+            "the checkpoint was written by a query that read with Spark's own source of files, whose "
+            "offsets are others: use a new checkpoint location. In pipeline files and SQL the option "
+            "latestFirst = false keeps Spark's source"
+        )
 
 
 @lru_cache(maxsize=8)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
 from tidegate.operators.kernel import Clock, Kernel, Parcel, in_order
-from tidegate.operators.state import RESIDENT, BucketState
+from tidegate.operators.state import RESIDENT, BucketState, state_of
+from tidegate.spark.ownership import Ownership
 
 
 class MapStatePages:
@@ -21,8 +25,10 @@ class MapStatePages:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        row = self._state.getValue((name,))
-        return None if row is None else base64.b64decode(row[0])
+        # Asked for a key that is not there, Spark writes a warning that reads like lost state.
+        if not self._state.containsKey((name,)):
+            return None
+        return base64.b64decode(self._state.getValue((name,))[0])
 
     def put(self, name: str, page: bytes) -> None:
         self._state.updateValue((name,), (base64.b64encode(page).decode("ascii"),))
@@ -31,13 +37,26 @@ class MapStatePages:
         self._state.removeKey((name,))
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a task needs besides Spark: the kernel, and what tells whose state it works on."""
+
+    kernel: Kernel
+    #: What a user would call the operator.
+    title: str = "the operator"
+    #: None for `to_df()`, which does not know its checkpoint.
+    ownership: Ownership | None = None
+
+
 class HostedKernel:
     """Loads a bucket's state, lets the kernel step, stores the state, sets one timer."""
 
     def __init__(
-        self, kernel: Kernel, operator: str, plan: str, handle: StatefulProcessorHandle, pages: Any
+        self, work: Work, operator: str, plan: str, handle: StatefulProcessorHandle, pages: Any
     ) -> None:
-        self._kernel = kernel
+        self._kernel = work.kernel
+        self._title = work.title
+        self._ownership = work.ownership
         self._operator = operator
         self._plan = plan
         self._handle = handle
@@ -57,14 +76,24 @@ class HostedKernel:
         yield from self._step(bucket, [], times, fired)
 
     def close(self) -> None:
+        """The last word before Spark commits the state: an error here keeps it from that."""
+        self._check_ownership()
         RESIDENT.trim()
+
+    def _check_ownership(self) -> None:
+        if self._ownership is None:
+            return
+        # Where the checkpoint is out of Python's reach, it is left to the driver, which looks as well.
+        with suppress(OSError, pa.ArrowException):
+            self._ownership.check()
 
     def _step(
         self, bucket: int, inputs: list[Parcel], times: Any, fired: int | None = None
     ) -> Iterable[Row]:
         resident = RESIDENT.get(self._operator, bucket)
-        state = BucketState(self._pages, self._plan, resident)
-        outcome = self._kernel.step(state, inputs, _clock(times))
+        with state_of(self._title, bucket):
+            state = BucketState(self._pages, self._plan, resident)
+            outcome = self._kernel.step(state, inputs, _clock(times))
         self._set_timer(state, outcome.due, fired)
         state.commit()
         # By operator: those of a chain have buckets of the same numbers.

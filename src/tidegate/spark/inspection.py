@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import defaultdict
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
@@ -21,13 +19,20 @@ from tidegate.operators.late import NEVER
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
+from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
-from tidegate.plan.identity import SHARED, Identity, fingerprint
+from tidegate.plan.identity import SHARED, Identity, fingerprint, title_of
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
-from tidegate.spark.checkpoint import check_state_is_readable, stored_identity, stored_pages
+from tidegate.spark.checkpoint import (
+    check_state_is_readable,
+    operators_in,
+    stored_format,
+    stored_identity,
+    stored_pages,
+)
+from tidegate.spark.session import SAFE_FORMAT, state_format
 
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
@@ -60,7 +65,8 @@ class OperatorState:
 
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator of a plan, each after those that feed it."""
-    return [_state(own, buckets) for own, buckets in _operators_of(spark, checkpoint)]
+    operators = _operators_of(spark, checkpoint)
+    return [_state(title_of(number, own), own, kept) for number, (own, kept) in enumerate(operators, 1)]
 
 
 def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
@@ -105,18 +111,13 @@ def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, 
     if identity is None:
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
     # Spark numbers operators from the end of the query.
-    stored = [_stored(spark, place, number) for number in sorted(_operators(place), reverse=True)]
-    parts = [_own_parts(identity, number) for number in range(1, len(stored) + 1)]
+    with state_format(spark, stored_format(place) or SAFE_FORMAT):
+        stored = [_stored(spark, place, number) for number in reversed(operators_in(place))]
+    parts = [own_parts(identity, number) for number in range(1, len(stored) + 1)]
     return _matched(parts, stored)
 
 
-def _operators(checkpoint: str) -> list[int]:
-    filesystem, folder = fs.FileSystem.from_uri(posixpath.join(checkpoint, "state"))
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdigit()]
-
-
-def _own_parts(identity: Identity, number: int) -> Identity:
+def own_parts(identity: Identity, number: int) -> Identity:
     """What is written down about one operator."""
     suffix = "" if number == 1 else f" of operator {number}"
     own = {
@@ -147,17 +148,24 @@ def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     return buckets
 
 
-def _state(identity: Identity, buckets: Buckets) -> OperatorState:
+def _state(title: str, identity: Identity, buckets: Buckets) -> OperatorState:
     state = OperatorState(identity)
-    held = [BucketState(pages, _plan(pages)) for pages in buckets.values()]
-    state.watermark = max((b.directory.watermark for b in held if b.directory.watermark), default=None)
-    for pages, bucket_state in zip(buckets.values(), held, strict=True):
-        _add(state, bucket_state)
-        state.bytes += sum(map(len, pages.values()))
+    held = {bucket: BucketState(pages, _plan(pages)) for bucket, pages in buckets.items()}
+    marks = [one.directory.watermark for one in held.values()]
+    state.watermark = max((mark for mark in marks if mark), default=None)
+    for bucket, bucket_state in held.items():
+        with state_of(title, bucket):
+            _add(state, bucket_state)
+        state.bytes += sum(map(len, buckets[bucket].values()))
     return state
 
 
 def _plan(pages: MemoryPages) -> str:
+    if "directory" not in pages:
+        raise StateError(
+            "pages are stored without a directory: two writers may have broken the state. "
+            "`tidegate repair CHECKPOINT` goes back to the last version that is whole"
+        )
     return Directory.from_bytes(pages["directory"]).plan
 
 

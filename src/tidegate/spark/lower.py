@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -16,16 +16,18 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack, in_order
 from tidegate.operators.kernels import counters_of, kernels_of, unpack_of
 from tidegate.operators.late import THE_END
-from tidegate.operators.state import BucketState, MemoryPages
+from tidegate.operators.state import BucketState, MemoryPages, state_of
 from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
-from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities
+from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities, title_of
 from tidegate.plan.nodes import Output, Plan, outlets_of, sources_of
 from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
 from tidegate.spark.crossing import ArrowMap, Crossings, parcel_batch
+from tidegate.spark.hosting import Work
 from tidegate.spark.load import Decisions, shedding_policy
+from tidegate.spark.ownership import Ownership
 from tidegate.spark.processor import PARCEL, KernelProcessor
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
@@ -37,7 +39,8 @@ OBSERVATION = "tidegate"
 #: Channels whose name starts with this are stored pages, the rest is the page's name.
 PAGE = "page:"
 
-Merge = Callable[[DataFrame, Kernel, str], DataFrame]
+#: Packed rows, the kernel, what tells its state from that of other plans, and what users call it.
+Merge = Callable[[DataFrame, Kernel, str, str], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,16 @@ class Lowered:
     @property
     def fingerprints(self) -> list[str]:
         """What tells each operator's state from that of another plan."""
-        return [fingerprint(own) for own in stage_identities(self.plan, self.identity)]
+        return [fingerprint(own) for own in self._operators]
+
+    @property
+    def titles(self) -> list[str]:
+        """What users call each operator."""
+        return [title_of(number, own) for number, own in enumerate(self._operators, 1)]
+
+    @property
+    def _operators(self) -> list[Identity]:
+        return stage_identities(self.plan, self.identity)
 
 
 def lower(
@@ -70,11 +82,13 @@ def lower(
     fusion: Fusion | None = None,
     progress: str | None = None,
     decisions: Decisions | None = None,
+    ownership: Ownership | None = None,
 ) -> Lowered:
     """The whole flow: plan → optimized plan → kernels → DataFrame.
 
     `frames` are the sources' rows. `progress` is the file that says how far each source has come,
-    `decisions` are on how many rows must go under load.
+    `decisions` are on how many rows must go under load, `ownership` is what tasks check before they
+    commit state.
     """
     plan = optimize(plan, fusion)
     kernels = kernels_of(plan)
@@ -83,7 +97,7 @@ def lower(
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(plan, len(labels), blobs.VERSION)
     lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, plan)
-    merge = _merge_stream if frames[0].isStreaming else merge_batch
+    merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
     reading = Reading(sources_of(plan), frames, lowered.crossings, progress)
     packed = through(lowered, reading.parcels, merge)
     return replace(lowered, packed=packed.observe(OBSERVATION, *_counter_columns(plan)))
@@ -106,7 +120,7 @@ def through(
         flows += (read(source, ways.of_sources[source]) for source in ways.first_read_by[number])
         parcels = reduce(DataFrame.unionAll, flows)
         given = parcels if beside is None else beside(number, parcels)
-        parcels = merge(given, kernel, lowered.fingerprints[number])
+        parcels = merge(given, kernel, lowered.fingerprints[number], lowered.titles[number])
         if onward := ways.of_operators.get(number):
             parcels = lowered.crossings.repack(parcels, kernel, onward)
         flows = [parcels]
@@ -129,12 +143,14 @@ def to_df(
     return lower(plan, frames, buckets, fusion=fusion).channel(MAIN)
 
 
-def _merge_stream(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
-    processor = KernelProcessor(kernel, uuid.uuid4().hex, plan)
+def _merge_stream(
+    ownership: Ownership | None, parcels: DataFrame, kernel: Kernel, plan: str, title: str
+) -> DataFrame:
+    processor = KernelProcessor(Work(kernel, title, ownership), uuid.uuid4().hex, plan)
     return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
 
 
-def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
+def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str, title: str) -> DataFrame:
     """The same kernel over all rows at once, and over stored pages where there are any.
 
     Nothing is late, and at the end everything closes.
@@ -145,10 +161,11 @@ def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str) -> DataFrame:
         pages, others = _parted(rows, lambda row: row.channel.startswith(PAGE))
         own, out = _parted(others, lambda row: row.channel in kernel.inputs)
         stored = MemoryPages({row.channel.removeprefix(PAGE): row.blob or b"" for row in pages})
-        state = BucketState(stored, plan)
-        for inputs, watermark in ((in_order(own), None), ([], THE_END)):
-            if own or pages:  # a bucket may have nothing but counts that pass by
-                out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
+        with state_of(title, rows[0].bucket):
+            state = BucketState(stored, plan)
+            for inputs, watermark in ((in_order(own), None), ([], THE_END)):
+                if own or pages:  # a bucket may have nothing but counts that pass by
+                    out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
         return pa.Table.from_batches([parcel_batch(out)])
 
     return parcels.groupBy("bucket").applyInArrow(merge, PARCEL)

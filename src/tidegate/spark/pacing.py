@@ -19,7 +19,7 @@ from tidegate.connectors import location
 from tidegate.connectors.notes import read_note, write_note
 from tidegate.errors import StartError
 from tidegate.observe.batching import AdaptiveBatcher
-from tidegate.plan.time import Micros
+from tidegate.plan.time import Micros, render
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,6 +45,10 @@ class Pace:
 
     def __post_init__(self) -> None:
         self.batcher()  # refuses what makes no sense
+
+    def __repr__(self) -> str:
+        start = "" if self.start is None else f", {self.start:,} at first"
+        return f"<Pace {render(self.target)} a batch, {self.least:,} to {self.most:,} rows{start}>"
 
     def batcher(self, rows: int | None = None) -> AdaptiveBatcher:
         """The controller, from so many rows on."""

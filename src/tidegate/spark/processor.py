@@ -8,6 +8,7 @@ opened, with all that it needs, by the first worker that has work for it.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StringType, StructField, StructType
 
 if TYPE_CHECKING:
-    from tidegate.operators.kernel import Kernel
-    from tidegate.spark.hosting import HostedKernel
+    from tidegate.spark.hosting import HostedKernel, Work
 
 #: A packed row, as every stage between pack and unpack sees it.
 PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int, number int"
@@ -29,14 +29,22 @@ _NAME = StructType([StructField("name", StringType())])
 _PAGE = StructType([StructField("page", StringType())])
 
 
+#: The program that Spark asks a processor for its states with. It prints what it does.
+_ASKS_FOR_STATES = "pyspark.sql.streaming.transform_with_state_driver_worker"
+
+
 class KernelProcessor(StatefulProcessor):
     """Hands what Spark calls for to the kernel's host."""
 
-    def __init__(self, kernel: Kernel, operator: str, plan: str) -> None:
-        self._packed = cloudpickle.dumps(kernel)  # type: ignore[no-untyped-call]
+    def __init__(self, work: Work, operator: str, plan: str) -> None:
+        self._packed = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
         self._operator = operator
         self._plan = plan
         self._host: HostedKernel | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _keep_quiet(sys.modules["__main__"])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -56,6 +64,16 @@ class KernelProcessor(StatefulProcessor):
         if self._host is None:
             from tidegate.spark.hosting import HostedKernel
 
-            kernel = pickle.loads(self._packed)
-            self._host = HostedKernel(kernel, self._operator, self._plan, self._handle, self._pages)
+            work = pickle.loads(self._packed)
+            self._host = HostedKernel(work, self._operator, self._plan, self._handle, self._pages)
         return self._host
+
+
+def _keep_quiet(program: Any) -> None:
+    """Let Spark's process that asks for states not print each of its steps to the user's terminal.
+
+    Errors go to Spark by other ways. Sessions of `local_spark` do not show its first line, either.
+    """
+    spec = getattr(program, "__spec__", None)
+    if spec is not None and spec.name == _ASKS_FOR_STATES:
+        program.print = lambda *_: None

@@ -5,29 +5,55 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from tidegate.connectors import Preparable, Sink, Target, Write, for_spark, location
+from tidegate.connectors import (
+    FileSink,
+    Preparable,
+    Sink,
+    TableSink,
+    Target,
+    Write,
+    for_spark,
+    location,
+)
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.kernel import ROWS_IN
-from tidegate.plan.channels import ERROR_CHANNEL, MAIN
-from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of
-from tidegate.plan.steps import Fusion
+from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
+from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of, stages_of
+from tidegate.plan.stages import late_channels
+from tidegate.plan.steps import Fusion, Policy
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, claim, stored_identity
-from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
+from tidegate.spark.checkpoint import (
+    ProgressNote,
+    check_state_is_readable,
+    claim,
+    held_batches,
+    is_readable,
+    last_batch,
+    last_begun,
+    stored_format,
+    stored_identity,
+)
+from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
+from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
 from tidegate.spark.lower import Lowered, lower
+from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
-from tidegate.spark.session import prepare_session
+from tidegate.spark.repair import check_whole, refuse_unfinished, replay
+from tidegate.spark.session import SAFE_FORMAT, prepare_session, refuse_speculation, state_format
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
 _LONGEST_STOP = timedelta(minutes=10)
@@ -44,6 +70,7 @@ class BatchWriter:
     progress: ProgressNote | None
     shedding: Shedding | None
     pacing: Pacing
+    ownership: Ownership
     #: The last batch that an earlier run has begun. Its rows may be in the sinks, under its number.
     begun_before: int = -1
     _last: int = -1
@@ -51,6 +78,10 @@ class BatchWriter:
     _lock: Lock = field(default_factory=Lock)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
+        with told_in_short():
+            self._take(packed, batch_id)
+
+    def _take(self, packed: DataFrame, batch_id: int) -> None:
         with self._lock:
             if not self._ended:
                 self._write(packed, batch_id)
@@ -59,6 +90,7 @@ class BatchWriter:
         raise StartError("the query is being drained: this batch belongs to the next start")
 
     def _write(self, packed: DataFrame, batch_id: int) -> None:
+        self.ownership.check()
         self._last, begun = batch_id, now()
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
@@ -81,6 +113,11 @@ class BatchWriter:
             self._ended = True
         self._wait_for(self._last, self._committed, is_active)
 
+    @property
+    def last(self) -> int:
+        """The batch that was written last, or is being written; -1 before the first."""
+        return self._last
+
     def _committed(self) -> int:
         return last_batch(self.checkpoint)
 
@@ -97,6 +134,7 @@ class BatchWriter:
         """The rows of each channel, written."""
         found = packed.select("bucket", "channel", "rows").collect()
         at = time.time_ns() // 1000
+        self.ownership.check()  # once more: the batch has been computed meanwhile
         counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
         for channel, write in self.writes.items():
             if counts[channel]:
@@ -111,6 +149,15 @@ class Query:
         self.spark = spark
         self._writer = writer
         self._drain = drain
+
+    def __repr__(self) -> str:
+        reached = self._writer.metrics.reached
+        facts = [
+            _state(self.spark),
+            "no batch yet" if self._writer.last < 0 else f"batch {self._writer.last}",
+            f"watermark {_instant(reached):%Y-%m-%d %H:%M:%S}" if reached else "no watermark yet",
+        ]
+        return f"<Query {', '.join(facts)}>"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -143,10 +190,13 @@ class Query:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if the timeout (in seconds) came first. Raises what stopped it."""
-        if timeout is None:
-            self.spark.awaitTermination()
-            return True
-        return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        try:
+            if timeout is None:
+                self.spark.awaitTermination()
+                return True
+            return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        finally:
+            self._note_end()
 
     def process_all_available(self) -> None:
         """Wait until everything the sources have now is processed."""
@@ -161,6 +211,7 @@ class Query:
         """
         if not drain:
             self.spark.stop()
+            self._note_end()
             return
         if self._drain is None:
             raise StartError(
@@ -172,7 +223,15 @@ class Query:
             self._writer.end(lambda: self.is_active)
         finally:
             self.spark.stop()  # in any case: a batch may be waiting for it
+        self._writer.ownership.check()
         self._drain.run()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Let `tidegate repair` know, which leaves queries alone that run."""
+        if not self.is_active:
+            with suppress(OSError):
+                self._writer.ownership.end()
 
 
 def start(
@@ -193,45 +252,129 @@ def start(
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
     checkpoint = location(checkpoint)
-    stored = stored_identity(checkpoint)
-    if stored and buckets is None:
-        # State stays where it is, whatever the session's partitions; a query without any has none.
-        buckets = int(stored["buckets"]) or None
-    progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
-    policy = shedding_policy(plan)
-    lowered = lower(
-        plan,
-        frames,
-        buckets,
-        fusion=fusion,
-        progress=progress.path if progress else None,
-        decisions=Decisions(checkpoint) if policy else None,
-    )
-    query = claim(checkpoint, lowered.identity)
-    if progress is not None:
-        progress.clear()
-    writes = {name: _prepared(sink, _target(lowered.plan, name, query)) for name, sink in sinks.items()}
-    metrics, drain = Metrics(lowered.plan), None
-    if not isinstance(lowered.plan, Together):
-        spark = frames[0].sparkSession
-        drain = Drain(lowered, lowered.plan, spark, Drained.of(checkpoint), writes[MAIN])
-        drain.resume()
-        writes = drain.between(writes, lambda: metrics.passed)
-    shedding = Shedding.of(policy, checkpoint) if policy else None
-    pacing = Pacing.of(frames, pace, checkpoint)
-    begun = last_begun(checkpoint)
-    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing, begun)
-    stream = (
-        lowered.packed.writeStream.foreachBatch(writer)
-        .option("checkpointLocation", for_spark(checkpoint))
-        .outputMode("append")
-    )
-    stream = stream.trigger(**trigger) if trigger else stream
-    stream = stream.queryName(name) if name else stream
-    pacing.begin()
-    running = Query(stream.start(), writer, drain)
-    pacing.hold(lambda: running.is_active)
-    return running
+    refuse_unfinished(checkpoint)
+    spark, stored = frames[0].sparkSession, stored_format(checkpoint)
+    with state_format(spark, stored or SAFE_FORMAT) as used:
+        refuse_speculation(spark, checkpoint, used)
+        if stored is not None and stored < SAFE_FORMAT and is_readable(checkpoint):
+            check_whole(spark, checkpoint)
+        starting = _Starting.of(plan, frames, checkpoint, sinks, buckets, pace, fusion)
+        return starting.start(trigger, name)
+
+
+@dataclass
+class _Starting:
+    """A query on its way: all that it is made of, while the checkpoint is still another's."""
+
+    lowered: Lowered
+    checkpoint: str
+    sinks: Mapping[str, Sink]
+    writes: Mapping[str, Write]
+    ownership: Ownership
+    progress: ProgressNote | None
+    policy: Policy | None
+    frames: Sequence[DataFrame]
+    pace: Pace | None
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        frames: Sequence[DataFrame],
+        checkpoint: str,
+        sinks: Mapping[str, Sink],
+        buckets: int | None,
+        pace: Pace | None,
+        fusion: Fusion | None,
+    ) -> _Starting:
+        """Check that everything fits: a start that does not fit leaves whoever runs alone."""
+        stored = stored_identity(checkpoint)
+        if stored and buckets is None:
+            # State stays where it is, whatever the session's partitions; a query without any has none.
+            buckets = int(stored["buckets"]) or None
+        progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
+        policy = shedding_policy(plan)
+        ownership = Ownership.next(checkpoint)
+        lowered = lower(
+            plan,
+            frames,
+            buckets,
+            fusion=fusion,
+            progress=progress.path if progress else None,
+            decisions=Decisions(checkpoint) if policy else None,
+            ownership=ownership,
+        )
+        query = claim(checkpoint, lowered.identity)
+        replayed = Drained.of(checkpoint).number_of(max(held_batches(checkpoint), default=-1))
+        writes = {
+            name: _prepared(sink, _target(lowered.plan, name, query, replayed))
+            for name, sink in sinks.items()
+        }
+        return cls(lowered, checkpoint, sinks, writes, ownership, progress, policy, frames, pace)
+
+    def start(self, trigger: Mapping[str, Any] | None, name: str | None) -> Query:
+        """Become the owner of the checkpoint, and run."""
+        self.ownership.take({channel: _described(sink) for channel, sink in self.sinks.items()})
+        try:
+            return self._run(trigger, name)
+        except BaseException:
+            self.ownership.release()
+            raise
+
+    def _run(self, trigger: Mapping[str, Any] | None, name: str | None) -> Query:
+        checkpoint, lowered, writes = self.checkpoint, self.lowered, self.writes
+        if self.progress is not None:
+            self.progress.clear()
+        metrics, drain = Metrics(lowered.plan), None
+        if not isinstance(lowered.plan, Together):
+            spark = self.frames[0].sparkSession
+            drain = Drain(lowered, lowered.plan, spark, Drained.of(checkpoint), writes[MAIN])
+            drain.resume()
+            writes = drain.between(writes, lambda: metrics.passed)
+        shedding = Shedding.of(self.policy, checkpoint) if self.policy else None
+        pacing = Pacing.of(self.frames, self.pace, checkpoint)
+        writer = BatchWriter(
+            lowered, writes, checkpoint, metrics, self.progress, shedding, pacing, self.ownership
+        )
+        pacing.begin()
+        # The trigger that runs one batch: Spark replays the last one that it has begun, and no other.
+        once = {"once": True}
+        replay(checkpoint, lambda: self._stream(writer, once, name).start().awaitTermination())
+        writer.begun_before = last_begun(checkpoint)
+        running = Query(self._stream(writer, trigger, name).start(), writer, drain)
+        pacing.hold(lambda: running.is_active)
+        return running
+
+    def _stream(
+        self, writer: BatchWriter, trigger: Mapping[str, Any] | None, name: str | None
+    ) -> DataStreamWriter:
+        stream = (
+            self.lowered.packed.writeStream.foreachBatch(writer)
+            .option("checkpointLocation", for_spark(self.checkpoint))
+            .outputMode("append")
+        )
+        stream = stream.trigger(**trigger) if trigger else stream
+        return stream.queryName(name) if name else stream
+
+
+def _described(sink: Sink) -> str:
+    """A sink as the owner's note has it: nothing that could be a secret, as a database's address."""
+    match sink:
+        case FileSink(path, format):
+            return f"{format} files in {path}"
+        case TableSink(database, table):
+            return f"{database.name} table {table}"
+        case _:
+            return type(sink).__name__
+
+
+def _state(query: StreamingQuery) -> str:
+    """What a query is called, and what it does; whoever asks may do so after the session's end."""
+    try:
+        state = "running" if query.isActive else "ended" if query.exception() is None else "failed"
+        return f"{query.name or query.id}: {state}"
+    except (Py4JError, OSError):
+        return "of a session that has ended"
 
 
 def _wait_to_be_stopped(packed: DataFrame) -> None:
@@ -253,12 +396,21 @@ def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
 
 
-def _target(plan: Plan, channel: str, query: str) -> Target:
+def _target(plan: Plan, channel: str, query: str, replayed: int) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema, results = plan.channels[channel], outlets_of(plan).get(channel)
     if not isinstance(results, Emit) or results.by_row:
-        return Target(query, channel, schema)
-    return Target(query, channel, schema, results.identity, results.retracts)
+        durations = _added_durations(plan, channel)
+        return Target(query, channel, schema, durations=durations, replayed=replayed)
+    return Target(query, channel, schema, results.identity, results.retracts, replayed=replayed)
+
+
+def _added_durations(plan: Plan, channel: str) -> tuple[str, ...]:
+    """The intervals among the columns that a channel adds to rows."""
+    added: tuple[pa.Field, ...] = REJECTED_COLUMNS if channel == REJECTED else ()
+    if channel in late_channels(stages_of(plan)):
+        added = LATE_COLUMNS
+    return tuple(field.name for field in added if pa.types.is_duration(field.type))
 
 
 def _prepared(sink: Sink, target: Target) -> Write:

@@ -9,6 +9,7 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import pyspark
@@ -17,11 +18,20 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
+from tidegate.spark.logs import keep_quiet
 
 logger = logging.getLogger("tidegate")
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: Spark's format of state. In 1 a version is one file, and of two writers the second overwrites it; in 2
+#: each attempt has files of its own, and the commit log says whose count.
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+SAFE_FORMAT = 2
+#: A session has one such setting, and each query it starts may need another value.
+_SETTING_THE_FORMAT = RLock()
+_SPECULATION = "spark.speculation"
 
 #: The class that Spark writes checkpoints on a local disk with; jvm/LocalFiles.java says why it is ours.
 _DISK, _OUR_DISK = "spark.hadoop.fs.AbstractFileSystem.file.impl", "tidegate.LocalFiles"
@@ -31,6 +41,7 @@ _PYTHON = Path(__file__).parent / "python.sh"
 #: What makes small batches cheap and packing fast. All of it is optional.
 _TUNED = {
     _PROVIDER: _ROCKSDB,
+    _FORMAT: str(SAFE_FORMAT),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -64,7 +75,9 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
         .setAll(list(settings.items()))
     )
     _with_our_classes(wanted)
-    return SparkSession.builder.config(conf=wanted).getOrCreate()
+    spark = SparkSession.builder.config(conf=wanted).getOrCreate()
+    keep_quiet(spark)
+    return spark
 
 
 def _interpreter() -> str:
@@ -120,6 +133,7 @@ def shuffle_partitions(df: DataFrame) -> int:
 
 def prepare_session(df: DataFrame) -> None:
     """Make sure the session can keep the state; queries started before are not affected."""
+    keep_quiet(df.sparkSession)
     conf = df.sparkSession.conf
     provider = conf.get(_PROVIDER, "") or ""
     if "RocksDB" in provider:
@@ -132,3 +146,47 @@ def prepare_session(df: DataFrame) -> None:
             f"does not let it be set; start the session with {_PROVIDER}={_ROCKSDB}"
         ) from error
     logger.warning("set %s to RocksDB for this session: stateful queries need it", _PROVIDER)
+
+
+@contextmanager
+def state_format(spark: SparkSession, wanted: int) -> Iterator[int]:
+    """Let queries that are started meanwhile, and readers of state, use a format; gives the one in use.
+
+    A query copies the settings of its session when it is started, so the session gets its own value
+    back, and queries that run are not affected.
+    """
+    with _SETTING_THE_FORMAT:
+        before = int(spark.conf.get(_FORMAT, "1") or 1)
+        if before == wanted or not _set_format(spark, wanted):
+            yield before
+            return
+        try:
+            yield wanted
+        finally:
+            spark.conf.set(_FORMAT, str(before))
+
+
+def _set_format(spark: SparkSession, wanted: int) -> bool:
+    try:
+        spark.conf.set(_FORMAT, str(wanted))
+    except Exception:  # a managed session may forbid it, each in its own way
+        logger.warning(
+            "this session does not let %s be set to %d: two writers of one checkpoint can break its "
+            "state; `tidegate repair` goes back to a whole version",
+            _FORMAT,
+            wanted,
+        )
+        return False
+    return True
+
+
+def refuse_speculation(spark: SparkSession, checkpoint: str, used: int) -> None:
+    """Two attempts of one task may both commit: in format 1 that breaks the state."""
+    speculates = (spark.conf.get(_SPECULATION, "false") or "").lower() == "true"
+    if speculates and used < SAFE_FORMAT:
+        raise SessionError(
+            f"{_SPECULATION}=true, but the state of {checkpoint} is in Spark's format {used}, which "
+            f"two attempts of one task can break. Start the session with {_SPECULATION}=false, or take "
+            f"a new checkpoint location in a session that lets {_FORMAT}={SAFE_FORMAT} be set; a "
+            "checkpoint keeps its format"
+        )

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tidegate.sql.program import Column, Input, Insert, Program, SinkTable, Stream
+from tidegate.sql.program import Column, Input, Insert, Program, Projection, SinkTable, Stream
 
-__all__ = ["Column", "Input", "Insert", "Program", "SinkTable", "Stream", "compile"]
+if TYPE_CHECKING:
+    from tidegate.sql.analysis import Session
+
+__all__ = ["Column", "Input", "Insert", "Program", "Projection", "SinkTable", "Stream", "compile"]
 
 
-def compile(sql: str, *, streams: Iterable[Stream] = (), sinks: Iterable[SinkTable] = ()) -> Program:
+def compile(
+    sql: str,
+    *,
+    streams: Iterable[Stream] = (),
+    sinks: Iterable[SinkTable] = (),
+    spark: Session | None = None,
+) -> Program:
     """The program that a text is. `streams` and `sinks` are those that are declared elsewhere.
+
+    Types of expressions come from the analyzer of `spark`, a session, or a function that starts one
+    if it is needed. Without it only columns, casts and plain values have types.
 
     >>> program = compile('''
     ...     CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts)
@@ -21,8 +34,9 @@ def compile(sql: str, *, streams: Iterable[Stream] = (), sinks: Iterable[SinkTab
     >>> print(program.selects[0].plan.windowed.window)
     tumbling(1 minute)
     """
-    # The parser takes its time to load, and programs that are given otherwise do without.
+    # The compiler takes its time to load, and programs that are given otherwise do without.
+    from tidegate.sql.analysis import SparkAnalyzer
     from tidegate.sql.compiler import program_of
     from tidegate.sql.source import Text
 
-    return program_of(Text(sql), streams, sinks)
+    return program_of(Text(sql), streams, sinks, None if spark is None else SparkAnalyzer(spark))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
-
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
 from tidegate.sql.source import Text
+from tidegate.sql.spans import Call, Span, calls_in
+from tidegate.sql.tokens import words
 
 #: A column's name, or None for all rows, to the aggregate.
 Make = Callable[[Any], Aggregate]
@@ -18,113 +18,150 @@ Make = Callable[[Any], Aggregate]
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate that waits for its column: `argument` is that column, or what is computed as one."""
+    """An aggregate that waits for its column.
+
+    `arguments` are what is counted or added up: none for all rows, several where rows count that have
+    all of them. Only rows that meet `condition` count.
+    """
 
     make: Make
-    argument: exp.Expr | None
-    node: exp.Expr
+    arguments: tuple[Span, ...]
+    call: Call
+    condition: Span | None = None
 
     @property
     def name(self) -> str:
         """What its result is called unless the query says."""
-        word = self.node.sql_name() if isinstance(self.node, exp.AggFunc) else self.node.name
-        of = self.argument.name if isinstance(self.argument, exp.Column) else ""
-        return (f"{word}_{of}" if of else word).lower()
+        of = self.arguments[0].name if len(self.arguments) == 1 else None
+        return (f"{self.call.name}_{of}" if of else self.call.name).lower()
 
 
-#: What sqlglot makes of the names that Spark has for them.
-_TYPED: dict[type[exp.Expr], Make] = {
-    exp.Count: a.Count,
-    exp.Sum: a.Sum,
-    exp.Min: a.Min,
-    exp.Max: a.Max,
-    exp.Avg: a.Mean,
-    exp.Variance: a.Var,
-    exp.VariancePop: lambda column: a.Var(column, population=True),
-    exp.Stddev: a.Stddev,
-    exp.StddevSamp: a.Stddev,
-    exp.StddevPop: lambda column: a.Stddev(column, population=True),
-    exp.First: a.First,
-    exp.FirstValue: a.First,
-    exp.Last: a.Last,
-    exp.LastValue: a.Last,
-    exp.ArrayAgg: a.Collect,
-    exp.ApproxDistinct: a.ApproxCountDistinct,
-    exp.Median: a.Median,
+_MAKERS: dict[str, Make] = {
+    "sum": a.Sum,
+    "min": a.Min,
+    "max": a.Max,
+    "avg": a.Mean,
+    "mean": a.Mean,
+    **dict.fromkeys(("variance", "var_samp"), a.Var),
+    "var_pop": lambda column: a.Var(column, population=True),
+    **dict.fromkeys(("stddev", "std", "stddev_samp"), a.Stddev),
+    "stddev_pop": lambda column: a.Stddev(column, population=True),
+    **dict.fromkeys(("first", "first_value"), a.First),
+    **dict.fromkeys(("last", "last_value"), a.Last),
+    **dict.fromkeys(("collect_list", "array_agg"), a.Collect),
+    "approx_count_distinct": a.ApproxCountDistinct,
+    "median": a.Median,
 }
-_NAMED: dict[str, Make] = {"mean": a.Mean, "std": a.Stddev}
-_QUANTILES = (exp.Quantile, exp.ApproxQuantile)
+_QUANTILES = ("percentile", "approx_percentile", "percentile_approx")
+
+#: Spark's other aggregates: they are not computed of single rows, so they are refused by name.
+_OTHERS = words(
+    "any any_value approx_top_k approx_top_k_accumulate approx_top_k_combine bit_and bit_or bit_xor "
+    "bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_set corr covar_pop "
+    "count_min_sketch covar_samp every grouping grouping_id histogram_numeric hll_sketch_agg kurtosis "
+    "hll_union_agg listagg max_by min_by mode percentile_cont percentile_disc regr_avgx "
+    "regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some "
+    "string_agg theta_sketch_agg theta_union_agg try_avg try_sum"
+)
 
 KNOWN = (
     "count, sum, min, max, avg, var_samp, var_pop, stddev_samp, stddev_pop, first, last, "
     "count(distinct …), count_if, collect_list, approx_count_distinct, percentile, approx_percentile"
 )
+_NAMES = frozenset((*_MAKERS, *_QUANTILES, *_OTHERS, "count", "count_if"))
 
 
-def is_aggregate(node: exp.Expr) -> bool:
+def is_aggregate(call: Call) -> bool:
     """Is this the call of an aggregate, ours or not?"""
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _NAMED
-    return isinstance(node, exp.AggFunc | exp.Filter | exp.IgnoreNulls | exp.WithinGroup)
+    return call.name.lower() in _NAMES
 
 
-def aggregate_call(text: Text, node: exp.Expr) -> AggregateCall:
+def aggregates_in(span: Span) -> list[Call]:
+    """The calls of aggregates; of those inside others only the outer ones."""
+    found: list[Call] = []
+    for call in calls_in(span):
+        inside = bool(found) and call.place < found[-1].place + len(found[-1].span)
+        compares = span.says(call.place - 1, "LIKE", "ILIKE", "RLIKE", "=", "<", ">", "<=", ">=", "<>")
+        quantifies = call.name.upper() in ("ANY", "SOME") and compares  # as in LIKE ANY ('a%', 'b%')
+        if is_aggregate(call) and not inside and not quantifies:
+            found.append(call)
+    return found
+
+
+def aggregate_call(text: Text, call: Call) -> AggregateCall:
     """Our aggregate for a call; refused if there is none."""
-    if isinstance(node, exp.Filter):
-        call = aggregate_call(text, node.this)
-        return AggregateCall(call.make, _only_where(node.expression.this, call), call.node)
-    if isinstance(node, exp.IgnoreNulls):  # all of ours do
-        return aggregate_call(text, node.this)
-    if isinstance(node, exp.CountIf):
-        return AggregateCall(a.Count, _when(node.this, exp.Literal.number(1)), node)
-    if isinstance(node, exp.Count):
-        return _count(text, node)
-    if isinstance(node, _QUANTILES):
-        return _quantile(text, node)
-    make = _NAMED.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _TYPED.get(type(node))
-    arguments = [part for part in _arguments(node) if isinstance(part, exp.Expr)]
-    if make is None or any(isinstance(part, exp.Distinct | exp.Order) for part in arguments):
-        raise text.refuse(node, f"{node.sql('spark')} is no aggregate of windows; there are {KNOWN}")
-    if len(arguments) != 1:
+    for inner in aggregates_in(call.inside) if call.inside else ():
+        raise text.refuse(inner.span, "an aggregate inside another: name the inner one in a view")
+    made = _aggregate(text, call)
+    if call.filter is not None:
+        if made.condition is not None:
+            raise text.refuse(call.filter, "count_if has its condition already: write it with AND")
+        return AggregateCall(made.make, made.arguments, call, call.filter)
+    return made
+
+
+def _aggregate(text: Text, call: Call) -> AggregateCall:
+    name, arguments = call.name.lower(), _arguments(call)
+    if call.within:
         raise text.refuse(
-            node, f"{node.sql('spark')} takes one argument here, a column or an expression"
+            call.span, f"{call.span.shown} is no aggregate of windows: write percentile(column, 0.5)"
         )
-    return AggregateCall(make, arguments[0], node)
+    if call.nulls == "RESPECT":
+        raise text.refuse(call.span, "RESPECT NULLS: aggregates ignore nulls")
+    if name == "count":
+        return _count(text, call, arguments)
+    distinct = bool(arguments) and arguments[0].says(0, "DISTINCT")
+    if (name not in _MAKERS and name not in (*_QUANTILES, "count_if")) or distinct:
+        raise text.refuse(call.span, f"{call.span.shown} is no aggregate of windows; there are {KNOWN}")
+    if name in _QUANTILES:
+        return _quantile(text, call, arguments)
+    if len(arguments) != 1 or arguments[0].tokens[-1].says("*"):
+        raise text.refuse(
+            call.span, f"{call.span.shown} takes one argument here, a column or an expression"
+        )
+    if name == "count_if":
+        return AggregateCall(a.Count, (), call, arguments[0])
+    return AggregateCall(_MAKERS[name], (arguments[0],), call)
 
 
-def _arguments(node: exp.Expr) -> list[object]:
-    if isinstance(node, exp.Anonymous):
-        return list(node.expressions)
-    return [
-        part for value in node.args.values() for part in (value if isinstance(value, list) else [value])
-    ]
+def _arguments(call: Call) -> list[Span]:
+    """The arguments, without words that say what happens anyway."""
+    arguments = call.arguments
+    if arguments and arguments[-1].says(len(arguments[-1]) - 1, "NULLS"):
+        last = arguments[-1]
+        if last.says(len(last) - 2, "IGNORE") and len(last) > 2:
+            arguments = [*arguments[:-1], last[:-2]]
+    if arguments and arguments[0].says(0, "ALL") and len(arguments[0]) > 1:
+        arguments = [arguments[0][1:], *arguments[1:]]
+    return arguments
 
 
-def _count(text: Text, node: exp.Count) -> AggregateCall:
-    if isinstance(node.this, exp.Star) or (node.this is not None and node.this.is_number):
-        return AggregateCall(a.Count, None, node)
-    if isinstance(node.this, exp.Distinct):
-        if len(node.this.expressions) != 1:
-            raise text.refuse(node, "count(DISTINCT …) takes one column; concat() makes one of several")
-        return AggregateCall(a.CountDistinct, node.this.expressions[0], node)
-    if node.this is None or node.expressions:
-        raise text.refuse(node, "count takes * or one column")
-    return AggregateCall(a.Count, node.this, node)
+def _count(text: Text, call: Call, arguments: list[Span]) -> AggregateCall:
+    if not arguments:
+        raise text.refuse(call.span, "count takes * or columns")
+    first = arguments[0]
+    if first.says(0, "DISTINCT"):
+        if len(first) == 1 or first.tokens[-1].says("*"):
+            raise text.refuse(call.span, "count(DISTINCT …) takes columns, each by its name")
+        return AggregateCall(a.CountDistinct, (first[1:], *arguments[1:]), call)
+    if (
+        len(arguments) == 1
+        and len(first) == 1
+        and (first.says(0, "*") or first.tokens[0].kind == "number")
+    ):
+        return AggregateCall(a.Count, (), call)
+    if any(argument.tokens[-1].says("*") for argument in arguments):
+        raise text.refuse(call.span, "count takes * or columns, each by its name")
+    return AggregateCall(a.Count, tuple(arguments), call)
 
 
-def _quantile(text: Text, node: exp.Expr) -> AggregateCall:
-    share = node.args.get("quantile")
-    if share is None or not share.is_number or node.args.get("accuracy"):
-        raise text.refuse(node, "percentile takes a column and a number between 0 and 1, such as 0.99")
+def _quantile(text: Text, call: Call, arguments: list[Span]) -> AggregateCall:
+    share = arguments[1] if len(arguments) == 2 else None
+    if share is None or len(share) != 1 or share.tokens[0].kind != "number":
+        raise text.refuse(
+            call.span, "percentile takes a column and a number between 0 and 1, such as 0.99"
+        )
     with text.at(share):
-        a.Quantile("column", float(share.name))
-    return AggregateCall(lambda column: a.Quantile(column, float(share.name)), node.this, node)
-
-
-def _only_where(condition: exp.Expr, call: AggregateCall) -> exp.Expr:
-    return _when(condition, call.argument or exp.Literal.number(1))
-
-
-def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
-    """The value of rows that meet the condition, null of others: aggregates ignore those."""
-    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+        value = float(share.text.rstrip("BbDdFf"))
+        a.Quantile("column", value)
+    return AggregateCall(lambda column: a.Quantile(column, value), (arguments[0],), call)

@@ -17,6 +17,8 @@ class Connector:
     optional: tuple[str, ...] = ()
     prefix: str | None = None
     formats: tuple[str, ...] = ()
+    #: Does a sink find the rows that it has by the columns that tell results apart?
+    by_identity: bool = False
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -64,8 +66,8 @@ SOURCES = {
 SINKS = {
     "files": Connector(("path", "format"), formats=("parquet", "json")),
     "console": Connector((), ("limit",)),
-    "duckdb": Connector(("path", "table")),
-    "postgres": Connector(("dsn", "table")),
+    "duckdb": Connector(("path", "table"), by_identity=True),
+    "postgres": Connector(("dsn", "table"), by_identity=True),
     "discard": Connector(),
 }
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from sqlglot import exp
 
 from tidegate.plan.time import Micros, ProcessingTime, micros, render
 from tidegate.sql.connectors import SINKS, SOURCES, Connector, connector_of
-from tidegate.sql.dialect import CreateSink, CreateStream, Watermark
 from tidegate.sql.durations import duration
 from tidegate.sql.program import SinkTable, Stream
 from tidegate.sql.source import Text
+from tidegate.sql.spans import bare
+from tidegate.sql.syntax import CreateSink, CreateStream, Option, Watermark
 from tidegate.sql.types import arrow_type
 
 #: Options that say what a stream's event time is, whatever the connector.
@@ -24,76 +24,73 @@ TIME_OPTIONS = (_TIME, _TYPE, _TOLERANCE, _ENABLED, _IDLE, _FUTURE)
 #: How often time moves on without rows where rows count at the time they come at.
 _TICK = Micros(1_000_000)
 
-Options = dict[str, exp.Property]
+Options = dict[str, Option]
 
 
 def sink_of(text: Text, node: CreateSink) -> SinkTable:
     connector, options = _connected(text, node, SINKS, _options(text, node))
-    return SinkTable(node.name, connector, options)
+    return SinkTable(node.name.name, connector, options)
 
 
 def stream_of(text: Text, node: CreateStream) -> Stream:
     schema, options = _schema(text, node), _options(text, node)
     plain = {name: option for name, option in options.items() if name not in TIME_OPTIONS}
     connector, given = _connected(text, node, SOURCES, plain)
-    watermark = node.args.get("watermark")
+    watermark = node.watermark
     stream = Stream(
-        node.name,
+        node.name.name,
         schema,
         connector,
         given,
         _time(text, watermark, options),
-        _value(options[_TYPE]) if _TYPE in options else None,
+        options[_TYPE].value if _TYPE in options else None,
         _tolerance(text, watermark, options),
         _length(text, options, _IDLE),
         _length(text, options, _FUTURE),
     )
     if stream.time is not None:
-        with text.at(watermark or options.get(_TYPE) or options.get(_TIME) or node):
+        said = [options[name].place for name in (_TYPE, _TIME) if name in options]
+        with text.at(watermark.column if watermark else said[0] if said else node.name):
             stream.source()
     return stream
 
 
 def _connected(
-    text: Text, node: exp.Expr, known: Mapping[str, Connector], options: Options
+    text: Text, node: CreateStream | CreateSink, known: Mapping[str, Connector], options: Options
 ) -> tuple[str, dict[str, str]]:
     """The connector that is named, and its options; each is refused where it stands."""
-    values = {name: _value(option) for name, option in options.items()}
+    values = {name: option.value for name, option in options.items()}
     name = values.pop("connector", None)
-    with text.at(options.get("connector", node)):
+    with text.at(options["connector"].place if name is not None else node.name):
         connector = connector_of(known, name)
     others = TIME_OPTIONS if known is SOURCES else ()
     for option, value in values.items():
-        with text.at(options[option]):
+        with text.at(options[option].place):
             connector.check(str(name), option, value, others)
-    with text.at(node):
+    with text.at(node.name):
         connector.check_complete(str(name), values)
     return str(name), values
 
 
-def _value(option: exp.Property) -> str:
-    return str(option.args["value"].name)
-
-
 def _schema(text: Text, node: CreateStream) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
-    for column in node.expressions:
-        kind = arrow_type(column.kind)
+    for column in node.columns:
+        name, kind = column.name.name, arrow_type(column.type)
         if kind is None:
             raise text.refuse(
-                column, f"column {column.name!r} has a type that rows cannot have: {column.kind}"
+                column.type, f"column {name!r} has a type that rows cannot have: {column.type.shown}"
             )
-        if column.name in fields:
-            raise text.refuse(column, f"column {column.name!r} is declared twice")
-        fields[column.name] = pa.field(column.name, kind)
+        if name.lower() in fields:
+            raise text.refuse(column.name, f"column {name!r} is declared twice")
+        fields[name.lower()] = pa.field(name, kind)
     return pa.schema(list(fields.values()))
 
 
 def _options(text: Text, node: CreateStream | CreateSink) -> Options:
     options: Options = {}
-    for option in node.args["options"]:
+    for option in node.options:
         if option.name in options:
-            raise text.refuse(option, f"option {option.name!r} is given twice")
+            raise text.refuse(option.place, f"option {option.name!r} is given twice")
         options[option.name] = option
     return options
 
@@ -102,20 +99,25 @@ def _time(text: Text, watermark: Watermark | None, options: Options) -> str | Pr
     """The column of the event time, by WATERMARK FOR or by an option."""
     option = options.get(_TIME)
     if _processing_time(text, options):
-        if contradicts := watermark or option:
-            raise text.refuse(contradicts, f"{_ENABLED!r} = 'false' says that rows have no event time")
+        if watermark or option:
+            raise text.refuse(
+                watermark.column if watermark else options[_TIME].place,
+                f"{_ENABLED!r} = 'false' says that rows have no event time",
+            )
         return ProcessingTime(_TICK)
-    if watermark and option and watermark.name != _value(option):
+    if watermark and option and watermark.column.name != option.value:
         raise text.refuse(
-            option, f"WATERMARK FOR says {watermark.name!r}, the option {_value(option)!r}"
+            option.place, f"WATERMARK FOR says {watermark.column.name!r}, the option {option.value!r}"
         )
     if watermark:
-        return watermark.name
+        return watermark.column.name
     if option:
-        return _value(option)
+        return option.value
     for name in (_TYPE, _TOLERANCE, _ENABLED, _FUTURE, _IDLE):
         if name in options:
-            raise text.refuse(options[name], f"{name!r} needs {_TIME!r}, or WATERMARK FOR column AS …")
+            raise text.refuse(
+                options[name].place, f"{name!r} needs {_TIME!r}, or WATERMARK FOR column AS …"
+            )
     return None
 
 
@@ -123,9 +125,9 @@ def _processing_time(text: Text, options: Options) -> bool:
     option = options.get(_ENABLED)
     if option is None:
         return False
-    value = _value(option).lower()
+    value = option.value.lower()
     if value not in ("true", "false"):
-        raise text.refuse(option, f"{_ENABLED!r} is 'true' or 'false', not {value!r}")
+        raise text.refuse(option.place, f"{_ENABLED!r} is 'true' or 'false', not {value!r}")
     return value == "false"
 
 
@@ -136,7 +138,7 @@ def _tolerance(text: Text, watermark: Watermark | None, options: Options) -> Mic
     written = _watermark_delay(text, watermark)
     if by_option is not None and by_option != written:
         raise text.refuse(
-            options[_TOLERANCE],
+            options[_TOLERANCE].place,
             f"WATERMARK FOR says {render(written)}, the option {render(by_option)}",
         )
     return written
@@ -144,19 +146,21 @@ def _tolerance(text: Text, watermark: Watermark | None, options: Options) -> Mic
 
 def _watermark_delay(text: Text, watermark: Watermark) -> Micros:
     """`ts` or `ts - INTERVAL …`."""
-    expression = watermark.expression
-    column = expression.this if isinstance(expression, exp.Sub) else expression
-    if not isinstance(column, exp.Column) or column.name != watermark.name:
-        name = watermark.name
+    expression, name = bare(watermark.expression), watermark.column.name
+    first = expression.tokens[0]
+    same = first.is_name and first.name.lower() == name.lower()
+    if not same or not (len(expression) == 1 or expression.says(1, "-")):
         raise text.refuse(expression, f"write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")
-    if column is expression:
+    if len(expression) == 1:
         return Micros(0)
-    return duration(text, expression.expression, "the tolerance of WATERMARK", zero=True)
+    if len(expression) == 2:
+        raise text.refuse(expression.tokens[1], "an interval is needed behind -")
+    return duration(text, expression[2:], "the tolerance of WATERMARK", zero=True)
 
 
 def _length(text: Text, options: Options, name: str, *, zero: bool = False) -> Micros | None:
     option = options.get(name)
     if option is None:
         return None
-    with text.at(option):
-        return micros(_value(option), repr(name), zero=zero)
+    with text.at(option.place):
+        return micros(option.value, repr(name), zero=zero)

@@ -2,354 +2,313 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from sqlglot import exp
-
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.channels import OP, WINDOW_COLUMNS
+from tidegate.plan.channels import OP
 from tidegate.plan.event_time import EVENT_TIME
-from tidegate.plan.feeds import Feed
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Session
-from tidegate.sql.aggregates import AggregateCall, aggregate_call, is_aggregate
-from tidegate.sql.clauses import emission, late_policy, lateness
-from tidegate.sql.program import Input, SinkTable
-from tidegate.sql.relations import (
-    Columns,
-    Planned,
-    Relation,
-    added_time,
-    column,
-    derived,
-    events_of,
-    identity,
-    knows,
-    match,
-    placed,
-    resolved,
-    time_columns,
+from tidegate.sql.aggregates import AggregateCall, aggregate_call, aggregates_in, is_aggregate
+from tidegate.sql.clauses import Sinks, channel_sinks, emission, late_policy, lateness
+from tidegate.sql.columns import Context, Expression, match
+from tidegate.sql.refusals import refuse_window_time
+from tidegate.sql.relations import Planned, Relation, of_plan
+from tidegate.sql.rows import BOUNDS, Rows, free_name
+from tidegate.sql.source import Place, Text
+from tidegate.sql.spans import (
+    Call,
+    Form,
+    Reference,
+    Replacement,
+    Span,
+    form,
+    occurrences,
+    quoted,
+    references,
+    spliced,
+    whole_call,
 )
-from tidegate.sql.source import Text
-from tidegate.sql.types import type_of
+from tidegate.sql.syntax import Item, Select
+from tidegate.sql.types import column_names
 from tidegate.sql.windows import WindowCall, WindowTable
-
-BOUNDS = tuple(field.name for field in WINDOW_COLUMNS)
-
-Sinks = Mapping[str, SinkTable]
 
 
 def grouped(
-    text: Text,
-    select: exp.Select,
+    context: Context,
+    select: Select,
     relation: Relation,
     windows: WindowCall | WindowTable,
-    by: list[exp.Expr],
+    by: list[Span],
     sinks: Sinks,
 ) -> Relation:
     """The results of a query that groups by a window; `by` is what GROUP BY has beside it."""
-    rows = Rows(text, relation)
+    text = context.text
+    rows = Rows(relation, select.where)
     call = rows.settled(windows.call if isinstance(windows, WindowTable) else windows)
     keys = [_spelled_out(text, select, relation, key) for key in by]
     if isinstance(windows, WindowTable):
-        keys = _without_bounds(text, select, windows, keys)
+        keys = _without_bounds(text, by, windows, keys)
     results = Results(text, select, rows, keys, by_row=call.window.by_row)
     if isinstance(windows, WindowTable):
         _check_partition(text, rows, results, windows)
     columns, having = results.selected(), results.having()
-    feed, inputs, sinks_before = feed_of(text, rows, call)
-    with text.at(select.args.get("group") or call.node):
+    feed, inputs, sinks_before = rows.feed(call)
+    with text.at(by[0] if by else call.place):
         keyed = KeyBy(feed, tuple(results.keys))
-    in_windows, late_sinks = windowed(text, select, call, keyed, sinks)
-    plan = _results(text, select, results, in_windows, call)
-    if having is not None and plan.emission == OnWatermark() and in_windows.lateness:
+    in_windows = windowed(text, select, call, keyed, sinks)
+    plan = _plan(text, select, results, in_windows, call)
+    if select.having is not None and plan.emission == OnWatermark() and in_windows.lateness:
         raise text.refuse(
-            select.args["having"].this,
+            select.having,
             "HAVING with ALLOW LATENESS: a result that no longer meets it would stay, as plain rows "
             "cannot take it back; use EMIT CHANGES, or EMIT ON WINDOW CLOSE for one row a window",
         )
-    return Relation(Planned(plan, inputs, {**sinks_before, **late_sinks}), columns, having)
+    planned = Planned(plan, inputs, channel_sinks(text, select.clauses, sinks, sinks_before))
+    return of_plan(context, planned, relation.alias).level(having, columns)
 
 
-def _spelled_out(text: Text, select: exp.Select, relation: Relation, key: exp.Expr) -> exp.Expr:
+def _spelled_out(text: Text, select: Select, relation: Relation, key: Span) -> Span:
     """A key given by its place or by its name in SELECT, as what stands there."""
-    if key.is_int:
-        place = int(key.name)
-        if not 1 <= place <= len(select.expressions):
-            raise text.refuse(key, f"GROUP BY {place}: there are {len(select.expressions)} columns")
-        return select.expressions[place - 1].unalias()
-    if isinstance(key, exp.Column) and relation.lookup(key) is None:
-        named = {item.alias: item.this for item in select.expressions if item.alias}
-        return named.get(key.name, key)
+    if len(key) == 1 and key.tokens[0].kind == "number":
+        if not key.text.isdigit() or not 1 <= int(key.text) <= len(select.items):
+            raise text.refuse(key, f"GROUP BY {key.text}: there are {len(select.items)} columns")
+        return _item_as_key(text, key, select.items[int(key.text) - 1])
+    names = column_names(key)
+    if names is not None and len(names) == 1 and relation.column(key) is None:
+        for item in select.items:
+            if item.alias is not None and item.alias.lower() == names[0].lower():
+                return _item_as_key(text, key, item)
     return key
 
 
-def _without_bounds(
-    text: Text, select: exp.Select, windows: WindowTable, keys: list[exp.Expr]
-) -> list[exp.Expr]:
+def _item_as_key(text: Text, key: Span, item: Item) -> Span:
+    if aggregates_in(item.value) or item.is_star:
+        raise text.refuse(key, f"GROUP BY {key.shown} is {item.value.shown}, which is no key")
+    return item.value
+
+
+def _is_bound(key: Span) -> bool:
+    names = column_names(key)
+    return names is not None and names[-1].lower() in BOUNDS
+
+
+def _without_bounds(text: Text, by: list[Span], windows: WindowTable, keys: list[Span]) -> list[Span]:
     """The keys beside window_start and window_end, both of which have to be there."""
-    bounds = {key.name.lower() for key in keys if isinstance(key, exp.Column)} & set(BOUNDS)
+    for key in keys:
+        refuse_window_time(text, key)
+    bounds = {key.tokens[-1].name.lower() for key in keys if _is_bound(key)}
     if len(bounds) < len(BOUNDS):
         raise text.refuse(
-            select.args.get("group") or windows.call.node,
+            by[0] if by else windows.call.place,
             "where FROM names the window, write GROUP BY …, window_start, window_end",
         )
-    return [key for key in keys if not (isinstance(key, exp.Column) and key.name.lower() in BOUNDS)]
+    return [key for key in keys if not _is_bound(key)]
 
 
 def _check_partition(text: Text, rows: Rows, results: Results, windows: WindowTable) -> None:
     """Sessions are those of the keys: PARTITION BY says the same, or something else is meant."""
-    partition = {rows.column_for(node, node.name) for node in windows.partition_by}
-    is_session = isinstance(windows.call.window, Session)
-    if is_session and partition != set(results.keys):
+    if not isinstance(windows.call.window, Session):
+        return
+    partition = {rows.column_for(span, span.name or "key") for span in windows.partition_by}
+    if partition != set(results.keys):
         raise text.refuse(
-            windows.partition_by[0] if windows.partition_by else windows.call.node,
+            windows.partition_by[0] if windows.partition_by else windows.call.place,
             "sessions are those of the keys: PARTITION BY and GROUP BY have to name the same columns, "
             f"here ({', '.join(sorted(partition))}) and ({', '.join(results.keys)})",
         )
-
-
-class Rows:
-    """The rows that go into windows. What is computed of them for a window becomes a column."""
-
-    def __init__(self, text: Text, relation: Relation) -> None:
-        self.text, self.relation = text, relation
-        self.computed: dict[str, exp.Expr] = {}
-
-    @property
-    def columns(self) -> Columns:
-        return {**self.relation.columns, **self.computed}
-
-    def column_for(self, expression: exp.Expr, wish: str) -> str:
-        """The column that the expression is; a computed one gets the wished name, if it is free."""
-        if self.is_added_time(expression):
-            return EVENT_TIME
-        value = resolved(self.text, expression, self.relation)
-        if isinstance(self.relation.origin, Planned):
-            return self._of_results(expression, value)
-        self._check_type(expression, value)
-        for name, known in self.columns.items():
-            if known == value:
-                return name
-        name = free_name(wish, [*self.columns, *BOUNDS, OP.name])
-        self.computed[name] = value
-        return name
-
-    def is_added_time(self, expression: exp.Expr) -> bool:
-        named = isinstance(expression, exp.Column) and expression.name.lower() == EVENT_TIME
-        return named and added_time(self.relation) and not knows(self.relation, expression)
-
-    def _of_results(self, expression: exp.Expr, value: exp.Expr) -> str:
-        if not isinstance(value, exp.Column):
-            raise self.text.refuse(
-                expression, "between two windows only columns go on, not what is computed of them"
-            )
-        return value.name
-
-    def _check_type(self, expression: exp.Expr, value: exp.Expr) -> None:
-        if type_of(value, self.relation.types()) is None:
-            shown = value.sql("spark")
-            raise self.text.refuse(
-                expression,
-                f"the type of {shown} is not known before Spark runs: write CAST({shown} AS type)",
-            )
-
-    def settled(self, call: WindowCall) -> WindowCall:
-        """The call with the column that these rows have for each row's own gap."""
-        window = call.window
-        if not isinstance(window, Session) or not isinstance(window.gap, str):
-            return call
-        gap = self.column_for(call.node.expressions[-1], "gap")
-        return replace(call, window=replace(window, gap=gap))
-
-    def time(self, call: WindowCall) -> str | None:
-        """The column that a window takes as the time; None if it does not say."""
-        if call.time is None or self.is_added_time(call.time):
-            return None
-        value = resolved(self.text, call.time, self.relation)
-        if isinstance(self.relation.origin, Planned):
-            return self._of_results(call.time, value)
-        times = time_columns(self.relation)
-        if value not in times:
-            shown = ", ".join(time.name for time in times) or (
-                EVENT_TIME if added_time(self.relation) else "which the stream does not declare"
-            )
-            raise self.text.refuse(call.time, f"windows are over the event time, {shown}")
-        return None
 
 
 class Results:
     """What a window puts out: keys, its bounds or its row, and aggregates, each by name."""
 
     def __init__(
-        self, text: Text, select: exp.Select, rows: Rows, keys: list[exp.Expr], *, by_row: bool
+        self, text: Text, select: Select, rows: Rows, keys: list[Span], *, by_row: bool
     ) -> None:
         self.text, self.select, self.rows, self.by_row = text, select, rows, by_row
-        self.aliases = {item.alias: item.this for item in select.expressions if item.alias}
-        self.keys: dict[str, exp.Expr] = {}
-        self.calls: dict[str, tuple[exp.Expr, AggregateCall]] = {}
+        self.alias = rows.relation.alias
+        self.aliases = {item.alias: item for item in select.items if item.alias is not None}
+        #: The column of each key, and the expression that it is.
+        self.keys: dict[str, Span] = {}
+        self.calls: dict[str, tuple[Form, AggregateCall]] = {}
         self.aggregates: dict[str, Aggregate] = {}
-        self.places: dict[str, exp.Expr] = {}
         for number, key in enumerate(keys, 1):
             self._add_key(key, number)
 
-    def _add_key(self, key: exp.Expr, number: int) -> None:
-        aliases = [name for name, value in self.aliases.items() if value == key]
-        name = self.rows.column_for(key, aliases[0] if aliases else f"key_{number}")
+    def _add_key(self, key: Span, number: int) -> None:
+        for call in aggregates_in(key):
+            raise self.text.refuse(call.span, "GROUP BY takes keys and a window, not aggregates")
+        own = form(key, self.alias)
+        named = [name for name, item in self.aliases.items() if form(item.value, self.alias) == own]
+        name = self.rows.column_for(key, named[0] if named else f"key_{number}")
         if name in self.keys:
-            raise self.text.refuse(key, f"GROUP BY names {key.sql('spark')!r} twice")
-        self.keys[name] = resolved(self.text, key, self.rows.relation)
+            raise self.text.refuse(key, f"GROUP BY names {key.shown!r} twice")
+        self.keys[name] = key
 
-    def selected(self) -> dict[str, exp.Expr]:
+    def selected(self) -> dict[str, Expression]:
         """The columns of SELECT, in terms of the results."""
-        for item in self.select.expressions:
-            if item.alias and is_aggregate(item.this):  # first, so that expressions can make use of it
-                self._aggregate(item.this, item.alias)
-        columns: dict[str, exp.Expr] = {}
-        for item in self.select.expressions:
+        for item in self.select.items:
+            call = self._whole_aggregate(item.value)
+            if item.alias and call:  # first, so that expressions can make use of it
+                self._aggregate(call, item.alias)
+        columns: dict[str, Expression] = {}
+        for item in self.select.items:
             for name, value in self._item(item):
-                if name in columns:
-                    raise self.text.refuse(item, f"two columns are called {name!r}: name one with AS")
+                if match(name, columns):
+                    raise self.text.refuse(
+                        item.value, f"two columns are called {name!r}: name one with AS"
+                    )
                 columns[name] = value
-        if not self.aggregates:
+        if not self.aggregates and self.select.having is None:
             raise self.text.refuse(
-                self.select, "a window needs at least one aggregate, such as count(*) AS n"
+                self.select.place, "a window needs at least one aggregate, such as count(*) AS n"
             )
         return columns
 
-    def having(self) -> exp.Expr | None:
-        clause = self.select.args.get("having")
-        return None if clause is None else self.over_results(clause.this, by_alias=True)
+    def having(self) -> str | None:
+        clause = self.select.having
+        return None if clause is None else self.over_results(clause, by_alias=True)
 
-    def _item(self, item: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
-        value = item.unalias()
+    def _whole_aggregate(self, value: Span) -> Call | None:
+        call = whole_call(value)
+        return call if call is not None and is_aggregate(call) else None
+
+    def _item(self, item: Item) -> Iterator[tuple[str, Expression]]:
+        value = item.value
         if item.is_star:
             yield from self._star(item)
-        elif is_aggregate(value):
-            name = item.alias or self._aggregate(value)
-            yield name, column(name)
-        elif item.alias_or_name:
-            yield item.alias_or_name, self.over_results(value)
+        elif call := self._whole_aggregate(value):
+            name = item.alias or self._aggregate(call)
+            yield name, Expression(quoted(name), value, name)
+        elif item.name is not None:
+            yield item.name, Expression(self.over_results(value), value, self._result_column(value))
         else:
-            shown = item.sql("spark")
-            raise self.text.refuse(item, f"{shown} needs a name: write {shown} AS name")
+            raise self.text.refuse(value, f"{value.shown} needs a name: write {value.shown} AS name")
 
-    def _star(self, item: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
+    def _star(self, item: Item) -> Iterator[tuple[str, Expression]]:
         if not self.by_row:
-            raise self.text.refuse(item, "* is the row, and a window has many: name keys and aggregates")
-        names = [*self.rows.relation.columns, *([EVENT_TIME] if added_time(self.rows.relation) else [])]
-        yield from identity(names).items()
+            raise self.text.refuse(
+                item.value, "* is the row, and a window has many: name keys and aggregates"
+            )
+        yield from self.rows.relation.star(item.value, item.star_of).items()
+        if self.rows.relation.adds_time:
+            yield EVENT_TIME, Expression(EVENT_TIME, item.value, EVENT_TIME)
 
-    def over_results(self, tree: exp.Expr, *, by_alias: bool = False) -> exp.Expr:
+    def _result_column(self, value: Span) -> str | None:
+        """The column of the results that an expression is, if it is one."""
+        own = form(value, self.alias)
+        if not self.by_row:
+            for name, key in self.keys.items():
+                if form(key, self.alias) == own:
+                    return name
+        names = column_names(value)
+        if names is None:
+            return None
+        if not self.by_row and names[-1].lower() in BOUNDS:
+            return names[-1].lower()
+        if self.rows.is_added_time(value):
+            return EVENT_TIME
+        return self.rows.relation.column(value) if self.by_row else None
+
+    def over_results(self, span: Span, *, by_alias: bool = False) -> str:
         """An expression of SELECT or HAVING in terms of the results."""
+        refuse_window_time(self.text, span)
+        replacements: list[Replacement] = [
+            (call.place, call.place + len(call.span), quoted(self._aggregate(call)))
+            for call in aggregates_in(span)
+        ]
+        if not self.by_row:
+            replacements += self._key_replacements(span)
+        taken = {place for start, end, _ in replacements for place in range(start, end)}
+        for reference in references(span):
+            if reference.place in taken:
+                continue
+            if by_alias and (meant := self._by_alias(reference)):
+                replacements.append((reference.place, reference.place + len(reference.span), meant))
+            else:
+                self._check(reference)
+        return spliced(span, replacements)
 
-        def replaced(node: exp.Expr) -> exp.Expr:
-            if is_aggregate(node):
-                return column(self._aggregate(node))
-            if key := self._key_of(node):
-                return column(key)
-            if not isinstance(node, exp.Column):
-                return node
-            if by_alias and (name := match(node.name, self.aliases)) and not node.table:
-                return placed(self.over_results(self.aliases[name]), node)
-            return self._column(node)
+    def _key_replacements(self, span: Span) -> Iterator[Replacement]:
+        for name, key in self.keys.items():
+            if self.rows.relation.column(key) is None:  # a column is found under its own name anyway
+                for start, end in occurrences(span, key, self.alias):
+                    yield start, end, quoted(name)
 
-        return tree.transform(replaced)
+    def _by_alias(self, reference: Reference) -> str | None:
+        """What a name of SELECT stands for in HAVING."""
+        name = match(reference.names[0], self.aliases) if len(reference.names) == 1 else None
+        if name is None or name in self.aggregates:
+            return None
+        return f"({self.over_results(self.aliases[name].value)})"
 
-    def _column(self, node: exp.Column) -> exp.Expr:
-        """A column that is neither key nor aggregate: a bound of the window, or a column of its row."""
-        if not self.by_row and node.name.lower() in BOUNDS:
-            return column(node.name.lower())
-        if self.by_row and self.rows.is_added_time(node):
-            return column(EVENT_TIME)
-        if self.by_row:
-            return resolved(self.text, node, _as_row(self.rows.relation))
+    def _check(self, reference: Reference) -> None:
+        """Refuse a column that is neither a key nor a bound of the window, nor in its row."""
+        relation, span = self.rows.relation, reference.span
+        names = reference.names
+        if self.alias is not None and len(names) > 1 and names[0].lower() == self.alias.lower():
+            names = names[1:]
+        known = [*self.keys, *BOUNDS, *self.aggregates, *(self.aliases if self.by_row else ())]
+        known += [*relation.names, EVENT_TIME] if self.by_row else []
+        if not reference.sure or match(names[0], known):
+            return
+        if match(names[0], relation.names) is None:
+            if match(names[0], self.aliases):
+                return
+            raise relation.no_column(span, span.shown)
         keys = ", ".join([*self.keys, *BOUNDS])
         raise self.text.refuse(
-            node,
-            f"{node.sql('spark')!r} is not among the results ({keys}): add it to GROUP BY, or "
-            f"take an aggregate of it, such as last({node.sql('spark')})",
+            span,
+            f"{span.shown!r} is not among the results ({keys}): add it to GROUP BY, or "
+            f"take an aggregate of it, such as last({span.shown})",
         )
 
-    def _key_of(self, node: exp.Expr) -> str | None:
-        """The key that an expression is, if it is one."""
-        if self.by_row or not node.find(exp.Column) or not knows(self.rows.relation, node):
-            return None
-        if any(is_aggregate(part) for part in node.walk()):
-            return None
-        value = resolved(self.text, node.copy(), self.rows.relation)
-        return next((name for name, key in self.keys.items() if key == value), None)
-
-    def _aggregate(self, node: exp.Expr, alias: str = "") -> str:
+    def _aggregate(self, call: Call, alias: str = "") -> str:
         """The name of an aggregate among the results; without an alias one that is there will do."""
-        value = (
-            resolved(self.text, node, self.rows.relation) if knows(self.rows.relation, node) else node
-        )
+        own = form(call.span, self.alias)
         if not alias:
             for name, (known, _) in self.calls.items():
-                if known == value:
+                if known == own:
                     return name
-        call = aggregate_call(self.text, node)
-        name = alias or free_name(call.name, self._taken())
-        if name in self.calls:
-            raise self.text.refuse(node, f"two columns are called {name!r}: name one with AS")
-        of = None if call.argument is None else self.rows.column_for(call.argument, f"{name}_input")
-        self.calls[name] = (value, call)
-        self.aggregates[name] = call.make(of)
+        made = aggregate_call(self.text, call)
+        name = alias or free_name(made.name, self._taken())
+        if match(name, self.calls):
+            raise self.text.refuse(call.span, f"two columns are called {name!r}: name one with AS")
+        column = self.rows.input_of(made, f"{name}_input")
+        self.calls[name] = (own, made)
+        self.aggregates[name] = made.make(column)
         return name
 
     def _taken(self) -> list[str]:
-        row = self.rows.columns if self.by_row else ()
+        row = self.rows.names if self.by_row else ()
         return [*self.keys, *BOUNDS, OP.name, *self.calls, *self.aliases, *row]
 
 
-def _as_row(relation: Relation) -> Relation:
-    """The rows as they come out of a window around each: their columns have become the origin's."""
-    columns = identity(relation.columns)
-    return replace(relation, columns=columns, qualified=dict.fromkeys(relation.qualified, columns))
-
-
-def free_name(wish: str, taken: Iterable[str]) -> str:
-    """The wished name, or the first of wish_2, wish_3, … that is free."""
-    used, name, number = set(taken), wish, 1
-    while name in used:
-        number += 1
-        name = f"{wish}_{number}"
-    return name
-
-
-def feed_of(text: Text, rows: Rows, call: WindowCall) -> tuple[Feed, tuple[Input, ...], Sinks]:
-    """The events that windows are over, and the sinks of operators before."""
-    time, place, origin = rows.time(call), call.time or call.node, rows.relation.origin
-    if not isinstance(origin, Planned):
-        return *events_of(text, rows.relation, rows.computed, place), {}
-    feed, planned = derived(text, rows.relation, time or next(iter(origin.plan.times), ""), place)
-    return feed, planned.inputs, planned.sinks
-
-
-def windowed(
-    text: Text, select: exp.Select, call: WindowCall, keyed: KeyBy, sinks: Sinks
-) -> tuple[WindowBy, Sinks]:
-    """Rows in windows, and the sinks of late ones. Whatever is refused is refused where it is said."""
-    with text.at(call.node):
+def windowed(text: Text, select: Select, call: WindowCall, keyed: KeyBy, sinks: Sinks) -> WindowBy:
+    """Rows in windows. Whatever is refused is refused where it is said."""
+    clauses = select.clauses
+    with text.at(call.place):
         node = WindowBy(keyed, call.window)
-    with text.at(select.args.get("lateness") or call.node):
-        node = replace(node, lateness=lateness(text, select))
-    late, late_sinks = late_policy(text, select, sinks)
-    with text.at(select.args.get("late") or call.node):
-        return replace(node, late=late), late_sinks
+    with text.at(clauses.lateness.place if clauses.lateness else call.place):
+        node = replace(node, lateness=lateness(text, clauses))
+    with text.at(clauses.late.place if clauses.late else call.place):
+        return replace(node, late=late_policy(text, clauses, sinks))
 
 
-def _results(
-    text: Text, select: exp.Select, results: Results, windows: WindowBy, call: WindowCall
-) -> Emit:
+def _plan(text: Text, select: Select, results: Results, windows: WindowBy, call: WindowCall) -> Emit:
     for name, aggregate in results.aggregates.items():
-        with text.at(results.calls[name][1].node):
+        with text.at(results.calls[name][1].call.span):
             Aggregation(windows, ((name, aggregate),))
-    with text.at(select):
+    with text.at(select.place):
         aggregation = Aggregation(windows, tuple(results.aggregates.items()))
-    with text.at(select.args.get("emit") or select.args.get("lateness") or call.node):
-        return Emit(aggregation, emission(text, select))
+    clauses = select.clauses
+    said: Place = call.place
+    if clauses.emit is not None or clauses.lateness is not None:
+        clause = clauses.emit or clauses.lateness
+        assert clause is not None
+        said = clause.place
+    with text.at(said):
+        return Emit(aggregation, emission(text, clauses))

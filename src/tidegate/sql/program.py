@@ -1,6 +1,6 @@
 """What SQL text compiles to: streams, sinks, and for each query a plan with what Spark does around it.
 
-Texts of expressions and conditions are Spark SQL.
+Texts of expressions and conditions are Spark SQL, as the query has them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from tidegate.plan.columns import shortened
 from tidegate.plan.declare import declare_source
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Output
@@ -37,6 +38,9 @@ class Stream:
     idle_after: Micros | None = None
     max_future: Micros | None = None
 
+    def __repr__(self) -> str:
+        return f"<Stream {self.name} ← {self.connector}: {shortened(self.schema.names)}>"
+
     def source(self, schema: pa.Schema | None = None, time: str | None = None) -> Source:
         """The source of a plan; a projection leaves other columns, and may call the time otherwise."""
         assert self.time is not None, "only windows ask, and they have refused such a stream"
@@ -60,35 +64,56 @@ class SinkTable:
 
     name: str
     connector: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets may be among them
 
 
 @dataclass(frozen=True)
-class Input:
-    """What happens to a stream's DataFrame before it becomes events: first `where`, then `columns`.
+class Projection:
+    """One query level on a DataFrame: its rows are known as `alias`; those that meet `where` stay.
 
-    `columns` is everything that is left, in order; None is every column as it is.
+    `columns` is everything that is left of them, in order; None is every column as it is.
     """
 
-    stream: Stream
+    alias: str | None = None
     where: str | None = None
     columns: tuple[Column, ...] | None = None
 
 
 @dataclass(frozen=True)
+class Input:
+    """What happens to a stream's DataFrame before it becomes events, first to last."""
+
+    stream: Stream
+    steps: tuple[Projection, ...] = ()
+
+    def __repr__(self) -> str:
+        wheres = "".join(f", where {step.where}" for step in self.steps if step.where is not None)
+        chosen = [[name for name, _ in step.columns] for step in self.steps if step.columns is not None]
+        columns = chosen[-1] if chosen else self.stream.schema.names
+        return f"<Input {self.stream.name}{wheres}: {shortened(columns)}>"
+
+
+@dataclass(frozen=True)
 class Insert:
-    """A query: `inputs` → `plan` → `having` → `columns` → the sinks.
+    """A query: `inputs` → `plan` → `steps` → the sinks.
 
     `inputs` are in the order of `sources_of(plan)`. Without a plan there are no windows: the rows of
-    the one input are the result. `having` and `columns` are about the plan's main channel. A query
-    whose result is only shown has no sinks.
+    the one input are the result. `steps` are about the plan's main channel, and `kept` has the columns
+    of the plan that leave them as they are, by the names they then have. A query whose result is only
+    shown has no sinks.
     """
 
     plan: Output | None
     inputs: tuple[Input, ...]
-    columns: tuple[Column, ...] | None = None
-    having: str | None = None
+    steps: tuple[Projection, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        read = ", ".join(dict.fromkeys(one.stream.name for one in self.inputs))
+        plan = "rows as they are" if self.plan is None else self.plan.label()
+        into = ", ".join(sink.name for sink in self.sinks.values())
+        return f"<Insert {read} → {plan} → {into or 'shown'}>"
 
 
 @dataclass(frozen=True)
@@ -100,3 +125,9 @@ class Program:
     inserts: tuple[Insert, ...] = ()
     #: The queries whose result is only shown.
     selects: tuple[Insert, ...] = ()
+
+    def __repr__(self) -> str:
+        named = {"streams": self.streams, "sinks": self.sinks}
+        texts = [f"{kind} {', '.join(names)}" for kind, names in named.items() if names]
+        texts += map(repr, (*self.inserts, *self.selects))
+        return f"<Program: {'; '.join(texts)}>"

@@ -1,7 +1,7 @@
 """Rows with names: what a query reads, and what it gives to the next one.
 
-Nested queries and views are taken apart here: every expression is rewritten until it is about the
-columns that Spark has, those of a stream or of a plan's results.
+A relation is an origin (a stream, several of them, or the results of a plan) and the levels of queries
+on its DataFrame. Spark resolves names level by level, as the query has them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 
 from tidegate.errors import did_you_mean
-from tidegate.plan.channels import MAIN, OP
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN, OP
 from tidegate.plan.feeds import Derived, Feed, Source, Union
 from tidegate.plan.nodes import Output
-from tidegate.sql.dialect import spark_text
-from tidegate.sql.program import Column, Input, Insert, SinkTable, Stream
-from tidegate.sql.source import Text
-from tidegate.sql.types import pinned, type_of
+from tidegate.sql.columns import Context, Declared, Expression, Projected, Types, match
+from tidegate.sql.identity import check_identity
+from tidegate.sql.program import Input, Insert, Projection, SinkTable, Stream
+from tidegate.sql.source import Place
+from tidegate.sql.spans import Span, quoted, references
+from tidegate.sql.types import column_names
 
-#: Names and what they stand for, in columns of the origin.
-Columns = Mapping[str, exp.Expr]
+#: The columns of a query level, by name.
+Columns = Mapping[str, Expression]
 
 
 @dataclass(frozen=True)
@@ -44,151 +44,221 @@ class United:
 
 @dataclass(frozen=True)
 class Relation:
-    """The rows of an origin that meet `where`, under the names of `columns`.
+    """The rows of an origin after some query levels, under the names of the last one."""
 
-    `qualified` has the names that can be reached as `alias.name`.
-    """
-
+    context: Context
     origin: Stream | United | Planned
-    columns: Columns
-    where: exp.Expr | None = None
-    qualified: Mapping[str, Columns] = field(default_factory=dict)
+    types: Types
+    names: tuple[str, ...]
+    #: What the rows are called where a query reads them: `clicks` in `clicks.ts`.
+    alias: str | None = None
+    #: The query levels on the origin's DataFrame, first to last.
+    steps: tuple[Projection, ...] = ()
+    #: The names that are columns of the origin as they are, and those columns.
+    kept: Mapping[str, str] = field(default_factory=dict)
 
-    def known_as(self, alias: str) -> Relation:
-        return replace(self, qualified={alias: self.columns})
+    def known_as(self, alias: str | None) -> Relation:
+        return replace(self, alias=alias)
 
-    def filtered(self, condition: exp.Expr | None) -> Relation:
-        """The rows that meet a condition, which is about the origin's columns."""
-        return replace(self, where=both(self.where, condition))
+    def expression(self, span: Span, before: Iterable[str] = ()) -> Expression:
+        """An expression over these rows, for Spark; it can also name the columns selected before it."""
+        return Expression(self.text_of(span, before), span, self.column(span))
 
-    def lookup(self, column: exp.Column) -> exp.Expr | None:
-        """What a column stands for; None if there is none of that name."""
-        parts = [part.name for part in column.parts]
-        columns = self.columns
-        if len(parts) > 1 and (alias := match(parts[0], self.qualified)):
-            columns, parts = self.qualified[alias], parts[1:]
-        found = match(parts[0], columns)
-        if found is None:
+    def text_of(self, span: Span, before: Iterable[str] = ()) -> str:
+        """The text that Spark is given: the user's own. A name that is no column for sure is refused."""
+        self.check(span, before)
+        return span.text
+
+    def check(self, span: Span, others: Iterable[str] = ()) -> None:
+        """Refuse a name that can only be a column, and is none; of other words Spark knows better."""
+        known = {name.lower() for name in (*self.names, *others)}
+        for reference in references(span):
+            if reference.sure and self._unqualified(reference.names)[0].lower() not in known:
+                raise self.no_column(reference.span, ".".join(reference.names))
+
+    def no_column(self, place: Place, name: str) -> Exception:
+        return self.context.text.refuse(place, f"no column {name!r}; {did_you_mean(name, self.names)}")
+
+    def column(self, span: Span) -> str | None:
+        """The column that an expression is, if it is one, under its own name."""
+        names = column_names(span)
+        if names is None:
             return None
-        value = columns[found].copy()
-        for part in parts[1:]:
-            value = exp.Dot(this=value, expression=exp.to_identifier(part))
-        return value
+        own = self._unqualified(tuple(names))
+        return match(own[0], self.names) if len(own) == 1 else None
 
-    def types(self) -> dict[str, pa.DataType]:
-        """The types of the origin's columns."""
-        return {column.name: column.type for column in origin_schema(self.origin)}
+    def _unqualified(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names without the alias before them."""
+        qualified = self.alias is not None and len(names) > 1 and names[0].lower() == self.alias.lower()
+        return names[1:] if qualified else names
 
+    def star(self, item: Span, of: str | None) -> dict[str, Expression]:
+        """All columns, or those of one alias, as `*` names them."""
+        if of is not None and (self.alias is None or of.lower() != self.alias.lower()):
+            known = did_you_mean(of, [] if self.alias is None else [self.alias])
+            raise self.context.text.refuse(item, f"no stream or view {of!r} in FROM; {known}")
+        return {name: Expression(quoted(name), item, name) for name in self.names}
 
-def match(name: str, names: Iterable[str]) -> str | None:
-    """The name as it was declared: names are found whatever their case, exact ones first."""
-    known = list(names)
-    if name in known:
-        return name
-    alike = [one for one in known if one.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else None
-
-
-def origin_schema(origin: Stream | United | Planned) -> pa.Schema:
-    if isinstance(origin, Planned):
-        return origin.plan.schema
-    if isinstance(origin, United):
-        first = origin.members[0]
-        kinds = first.types()
-        return pa.schema(
-            [(name, type_of(value, kinds) or pa.null()) for name, value in first.columns.items()]
+    def level(self, where: str | None, columns: Columns | None) -> Relation:
+        """One more query level; None for the columns leaves all as they are."""
+        self._check_op(columns or {})
+        if columns is None or self._same(columns):
+            step = Projection(self.alias, where)
+            return replace(self, steps=self.steps if where is None else (*self.steps, step))
+        chosen = [(name, one.text) for name, one in columns.items()]
+        if self.retracts:  # whatever is selected, this column says which rows take back others
+            chosen = [*(pair for pair in chosen if pair[0] != OP.name), (OP.name, quoted(OP.name))]
+        return Relation(
+            self.context,
+            self.origin,
+            Projected(self.context, self.types, self.alias, columns),
+            tuple(columns),
+            self.alias,
+            (*self.steps, Projection(self.alias, where, tuple(chosen))),
+            {n: self.kept[c] for n, one in columns.items() if (c := one.column) in self.kept and c},
         )
-    return origin.schema
+
+    def _check_op(self, columns: Columns) -> None:
+        for name, one in columns.items():
+            if self.retracts and name.lower() == OP.name and one.column != OP.name:
+                raise self.context.text.refuse(
+                    one.place, "the column 'op' says which rows take back others: take another name"
+                )
+
+    def _same(self, columns: Columns) -> bool:
+        added = (OP.name,) if self.retracts and OP.name not in columns else ()
+        plain = all(one.column == name for name, one in columns.items())
+        return plain and (*columns, *added) == self.names
+
+    @property
+    def retracts(self) -> bool:
+        return isinstance(self.origin, Planned) and self.origin.plan.retracts
+
+    @property
+    def filtered(self) -> bool:
+        return any(step.where is not None for step in self.steps)
+
+    # -- where the event time is -------------------------------------------------------------------
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream whose event time rows have; of several the first."""
+        if isinstance(self.origin, United):
+            return self.origin.members[0].stream
+        return None if isinstance(self.origin, Planned) else self.origin
+
+    @property
+    def times(self) -> list[str]:
+        """The columns that are the event time of the stream, as it was declared."""
+        if isinstance(self.origin, United):
+            inner = self.origin.members[0].times
+            return [name for name in self.names if self.kept.get(name) in inner]
+        time = None if self.stream is None else self.stream.time
+        return [name for name in self.names if self.kept.get(name) == time]
+
+    @property
+    def adds_time(self) -> bool:
+        """Do rows get the column `event_time`, since they have no timestamp of their own?"""
+        stream = self.stream
+        if stream is None or stream.time is None:
+            return False
+        return not isinstance(stream.time, str) or stream.time_type not in (None, "timestamp")
 
 
-def of_stream(stream: Stream) -> Relation:
-    return Relation(stream, identity(stream.schema.names)).known_as(stream.name)
+def of_stream(context: Context, stream: Stream) -> Relation:
+    return _plain(context, stream, stream.schema).known_as(stream.name)
 
 
-def added_time(relation: Relation) -> bool:
-    """Do rows get the column `event_time`, since they have no timestamp of their own?"""
-    origin = relation.origin
-    if isinstance(origin, United):
-        return added_time(origin.members[0])
-    if isinstance(origin, Planned) or origin.time is None:
-        return False
-    return not isinstance(origin.time, str) or origin.time_type not in (None, "timestamp")
+def of_plan(context: Context, planned: Planned, alias: str | None) -> Relation:
+    """The results of a plan, as they are."""
+    return _plain(context, planned, planned.plan.schema).known_as(alias)
 
 
-def time_columns(relation: Relation) -> list[exp.Expr]:
-    """The columns that are the event time, as parts of the origin."""
-    origin = relation.origin
-    if isinstance(origin, United):
-        member = origin.members[0]
-        times = time_columns(member)
-        return [column(name) for name, value in member.columns.items() if value in times]
-    time = None if isinstance(origin, Planned) else origin.time
-    return [column(time)] if isinstance(time, str) else []
+def of_union(context: Context, members: tuple[Relation, ...]) -> Relation:
+    united = replace(_plain(context, United(members), pa.schema([])), types=members[0].types)
+    names = members[0].names
+    return replace(united, names=names, kept=dict(zip(names, names, strict=True)))
 
 
-def identity(names: Iterable[str]) -> dict[str, exp.Expr]:
-    return {name: column(name) for name in names}
+def _plain(context: Context, origin: Stream | United | Planned, schema: pa.Schema) -> Relation:
+    names = tuple(schema.names)
+    return Relation(context, origin, Declared(schema), names, kept=dict(zip(names, names, strict=True)))
 
 
-#: Words that mean something by themselves: as names they stand in backticks.
-_WORDS = frozenset(Spark.Tokenizer.KEYWORDS)
-
-
-def column(name: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=name.upper() in _WORDS or None))
-
-
-def both(one: exp.Expr | None, other: exp.Expr | None) -> exp.Expr | None:
-    if one is None or other is None:
-        return one or other
-    return exp.and_(one, other)
-
-
-def resolved(text: Text, expression: exp.Expr, relation: Relation) -> exp.Expr:
-    """The expression in terms of the origin's columns."""
-
-    def replaced(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column):
-            return node
-        value = relation.lookup(node)
-        if value is None:
-            known = did_you_mean(node.name, relation.columns)
-            raise text.refuse(node, f"no column {node.sql('spark')!r}; {known}")
-        return placed(value, node)
-
-    return expression.transform(replaced)
-
-
-def placed(value: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """What stands in for a part of the tree, in parentheses if it could fall apart there."""
-    inside = node.parent is not None and not isinstance(node.parent, exp.Alias)
-    loose = isinstance(value, exp.Binary | exp.Unary | exp.Between | exp.In) and not isinstance(
-        value, exp.Paren | exp.Dot
-    )
-    return exp.paren(value) if inside and loose else value
-
-
-def knows(relation: Relation, expression: exp.Expr) -> bool:
-    """Do all columns of the expression stand for something?"""
-    return all(relation.lookup(node) is not None for node in expression.find_all(exp.Column))
-
-
-def events_of(
-    text: Text, relation: Relation, computed: Columns, place: exp.Expr
-) -> tuple[Feed, tuple[Input, ...]]:
-    """The relation as rows with an event time; `computed` are further columns that a query needs."""
+def events_of(relation: Relation, place: Place) -> tuple[Feed, tuple[Input, ...]]:
+    """The rows of streams as events."""
     origin = relation.origin
     assert not isinstance(origin, Planned), "results go on by derived()"
-    if isinstance(origin, United):
-        return _union(text, relation, origin, computed, place)
-    return _source(text, relation, origin, computed, place)
+    if isinstance(origin, Stream):
+        source, given = _source(relation, origin, place)
+        return source, (given,)
+    sources, inputs = [], []
+    for member in members_of(relation, place):
+        assert isinstance(member.origin, Stream)
+        source, given = _source(member, member.origin, place)
+        sources.append(source)
+        inputs.append(given)
+    with relation.context.text.at(place):
+        return Union(tuple(sources)), tuple(inputs)
 
 
-def derived(text: Text, relation: Relation, time: str, place: exp.Expr) -> tuple[Derived, Planned]:
+def members_of(relation: Relation, place: Place) -> tuple[Relation, ...]:
+    """The streams that a relation is made of, each with all that is done to its rows."""
+    if not isinstance(relation.origin, United):
+        return (relation,)
+    _check_types(relation.origin, place)
+    return tuple(_continued(member, relation) for member in relation.origin.members)
+
+
+def _check_types(union: United, place: Place) -> None:
+    first, *others = union.members
+    for other in others:
+        for name in first.names:
+            one, another = first.types.of(name), other.types.of(name)
+            if one.arrow != another.arrow:
+                raise first.context.text.refuse(
+                    place,
+                    f"UNION ALL needs the same types on both sides: column {name!r} is {one.shown} here "
+                    f"and {another.shown} there; CAST one of them",
+                )
+
+
+def _continued(member: Relation, relation: Relation) -> Relation:
+    """A member of a union, with what is done to all rows of it."""
+    kept = {name: member.kept[c] for name, c in relation.kept.items() if c in member.kept}
+    return replace(relation, origin=member.origin, steps=(*member.steps, *relation.steps), kept=kept)
+
+
+def _source(relation: Relation, stream: Stream, place: Place) -> tuple[Source, Input]:
+    text = relation.context.text
+    if stream.time is None:
+        raise text.refuse(
+            place,
+            f"stream {stream.name!r} has no event time: declare WATERMARK FOR column AS column, or "
+            "'eventtime.column'",
+        )
+    time = _time_name(relation, stream, place) if isinstance(stream.time, str) else None
+    schema = relation.types.schema()
+    with text.at(place):
+        return stream.source(schema, time), Input(stream, relation.steps)
+
+
+def _time_name(relation: Relation, stream: Stream, place: Place) -> str:
+    """What the relation calls the stream's event time."""
+    for name in relation.names:
+        if relation.kept.get(name) == stream.time:
+            return name
+    raise relation.context.text.refuse(
+        place,
+        f"the event time {stream.time!r} of stream {stream.name!r} is not among the columns: select it",
+    )
+
+
+def derived(relation: Relation, time: str, place: Place) -> tuple[Derived, Planned]:
     """The results of a plan as events of the next operator."""
-    planned = relation.origin
+    planned, text = relation.origin, relation.context.text
     assert isinstance(planned, Planned)
-    if relation.where is not None:
+    if relation.filtered:
         raise text.refuse(
             place, "between two windows rows cannot be filtered: WHERE and HAVING go with the last one"
         )
@@ -196,91 +266,22 @@ def derived(text: Text, relation: Relation, time: str, place: exp.Expr) -> tuple
         return Derived(planned.plan, time), planned
 
 
-def _source(
-    text: Text, relation: Relation, stream: Stream, computed: Columns, place: exp.Expr
-) -> tuple[Source, tuple[Input, ...]]:
-    if stream.time is None:
-        raise text.refuse(
-            place,
-            f"stream {stream.name!r} has no event time: declare WATERMARK FOR column AS column, or "
-            "'eventtime.column'",
-        )
-    columns, kinds = {**relation.columns, **computed}, relation.types()
-    types = {name: type_of(value, kinds) or pa.null() for name, value in columns.items()}
-    plain = list(columns) == stream.schema.names and all(is_column(v, n) for n, v in columns.items())
-    chosen = tuple((n, spark_text(pinned(value, types[n]))) for n, value in columns.items())
-    time = _time_name(text, relation, stream, place) if isinstance(stream.time, str) else None
-    with text.at(place):
-        source = stream.source(pa.schema(list(types.items())), time)
-    return source, (Input(stream, _text(relation.where), None if plain else chosen),)
-
-
-def _time_name(text: Text, relation: Relation, stream: Stream, place: exp.Expr) -> str:
-    """What the relation calls the stream's event time."""
-    for name, value in relation.columns.items():
-        if is_column(value, str(stream.time)):
-            return name
-    raise text.refuse(
-        place,
-        f"the event time {stream.time!r} of stream {stream.name!r} is not among the columns: select it",
-    )
-
-
-def _union(
-    text: Text, relation: Relation, union: United, computed: Columns, place: exp.Expr
-) -> tuple[Feed, tuple[Input, ...]]:
-    """What is done to all rows is done to those of each member."""
-    sources, inputs = [], []
-    for member in union.members:
-        columns = {n: resolved(text, v, member) for n, v in {**relation.columns, **computed}.items()}
-        where = None if relation.where is None else resolved(text, relation.where, member)
-        source, (one,) = _source(
-            text, replace(member, columns=columns).filtered(where), _stream(member), {}, place
-        )
-        sources.append(source)
-        inputs.append(one)
-    with text.at(place):
-        return Union(tuple(sources)), tuple(inputs)
-
-
-def _stream(member: Relation) -> Stream:
-    assert isinstance(member.origin, Stream)
-    return member.origin
-
-
-def is_column(value: exp.Expr, name: str) -> bool:
-    """Is it the origin's column of this name, as it is?"""
-    return isinstance(value, exp.Column) and not value.table and value.name == name
-
-
-def finish(text: Text, relation: Relation, place: exp.Expr, main: SinkTable | None) -> Insert:
+def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
     """The relation as a query that is written to a sink, or shown."""
+    origin, text = relation.origin, relation.context.text
     sinks = {} if main is None else {MAIN: main}
-    origin = relation.origin
     if isinstance(origin, Stream):
-        read = Input(origin, _text(relation.where), _chosen(relation.columns, origin.schema))
-        return Insert(None, (read,), sinks=sinks)
+        return Insert(None, (Input(origin, relation.steps),), sinks=sinks)
     if isinstance(origin, United):
         raise text.refuse(place, "UNION ALL goes with a window or ORDER BY; insert each query by itself")
-    columns = _with_op(text, relation.columns, place) if origin.plan.retracts else relation.columns
-    chosen = _chosen(columns, origin.plan.schema)
-    return Insert(origin.plan, origin.inputs, chosen, _text(relation.where), {**sinks, **origin.sinks})
-
-
-def _with_op(text: Text, columns: Columns, place: exp.Expr) -> Columns:
-    """The columns, and the one that says which rows take back others, selected or not."""
-    op = column(OP.name)
-    if columns.get(OP.name, op) != op:
-        raise text.refuse(place, "the column 'op' says which rows take back others: take another name")
-    return {**columns, OP.name: op}
-
-
-def _chosen(columns: Columns, schema: pa.Schema) -> tuple[Column, ...] | None:
-    """The columns as texts; None if they are those of the schema as it is."""
-    if list(columns) == schema.names and all(is_column(v, n) for n, v in columns.items()):
-        return None
-    return tuple((name, spark_text(value)) for name, value in columns.items())
-
-
-def _text(condition: exp.Expr | None) -> str | None:
-    return None if condition is None else spark_text(condition)
+    for channel, sink in origin.sinks.items():
+        if main is not None and sink.name == main.name:
+            rows = "broken" if channel == ERROR_CHANNEL else "late"
+            raise text.refuse(
+                place, f"sink {sink.name!r} takes the {rows} rows: results need another one"
+            )
+    kept = {**relation.kept, **({OP.name: OP.name} if relation.retracts else {})}
+    insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **origin.sinks})
+    with text.at(place):
+        check_identity(insert)
+    return insert

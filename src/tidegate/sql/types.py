@@ -1,108 +1,161 @@
-"""Types of SQL as types of Arrow and back, and the types of expressions as far as they can be told."""
+"""Types as SQL writes them, as types of Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import pyarrow as pa
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.optimizer.annotate_types import annotate_types
 
 from tidegate.plan.columns import TIMESTAMP
-
-_Kind = exp.DataType.Type
+from tidegate.sql.spans import Span, chain_at, names_at, split, whole_call
 
 _FLAT = {
-    _Kind.BOOLEAN: pa.bool_(),
-    _Kind.TINYINT: pa.int8(),
-    _Kind.SMALLINT: pa.int16(),
-    _Kind.INT: pa.int32(),
-    _Kind.BIGINT: pa.int64(),
-    _Kind.FLOAT: pa.float32(),
-    _Kind.DOUBLE: pa.float64(),
-    _Kind.TEXT: pa.string(),
-    _Kind.VARCHAR: pa.string(),
-    _Kind.CHAR: pa.string(),
-    _Kind.BINARY: pa.binary(),
-    _Kind.DATE: pa.date32(),
-    _Kind.TIMESTAMP: TIMESTAMP,
-    _Kind.TIMESTAMPTZ: TIMESTAMP,
-    _Kind.TIMESTAMPLTZ: TIMESTAMP,
-    _Kind.TIMESTAMPNTZ: pa.timestamp("us"),
-    _Kind.INTERVAL: pa.duration("us"),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "VARCHAR": pa.string(),
+    "CHAR": pa.string(),
+    "CHARACTER": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP_LTZ": TIMESTAMP,
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
-
-#: The types that an expression without a CAST is believed to have.
-_TOLD = {
-    pa.bool_(): "BOOLEAN",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.date32(): "DATE",
-    TIMESTAMP: "TIMESTAMP",
-}
-
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _DEFAULT_DECIMAL = (10, 0)
+_DAY_TIME = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
-def arrow_type(kind: exp.DataType) -> pa.DataType | None:
+def arrow_type(span: Span) -> pa.DataType | None:
     """The type in Arrow; None if there is no such type."""
-    if isinstance(kind.this, exp.Interval):
-        return pa.duration("us")
-    if kind.this == _Kind.DECIMAL:
-        given = [int(parameter.name) for parameter in kind.expressions]
-        return pa.decimal128(*(given + list(_DEFAULT_DECIMAL[len(given) :])))
-    inner = [arrow_type(part) for part in _inner(kind)]
-    if None in inner:
+    reader = _Reader(span)
+    kind = reader.type()
+    return kind if reader.place == len(span) else None
+
+
+class _Reader:
+    """Reads a type from left to right."""
+
+    def __init__(self, span: Span) -> None:
+        self.span, self.place = span, 0
+
+    def takes(self, *words: str) -> bool:
+        found = self.span.says(self.place, *words)
+        self.place += found
+        return found
+
+    def type(self) -> pa.DataType | None:
+        if self.takes("ARRAY"):
+            return self._nested(pa.list_, 1)
+        if self.takes("MAP"):
+            return self._nested(pa.map_, 2)
+        if self.takes("STRUCT"):
+            return self._struct()
+        if self.takes("INTERVAL"):
+            return self._interval()
+        if self.takes(*_DECIMALS):
+            return self._decimal()
+        if self.place >= len(self.span):
+            return None
+        word = self.span.tokens[self.place].text.upper()
+        self.place += 1
+        if word in ("VARCHAR", "CHAR", "CHARACTER"):
+            self._numbers()
+        if word == "TIMESTAMP" and self.takes("WITHOUT"):
+            return pa.timestamp("us") if self.takes("TIME") and self.takes("ZONE") else None
+        if word == "TIMESTAMP" and self.takes("WITH"):
+            self.takes("LOCAL")
+            return TIMESTAMP if self.takes("TIME") and self.takes("ZONE") else None
+        return _FLAT.get(word)
+
+    def _nested(self, make: Callable[..., pa.DataType], count: int) -> pa.DataType | None:
+        if not self.takes("<"):
+            return None
+        inner = [self.type()]
+        while self.takes(","):
+            inner.append(self.type())
+        complete = self.takes(">") and len(inner) == count and None not in inner
+        return make(*inner) if complete else None
+
+    def _struct(self) -> pa.DataType | None:
+        if not self.takes("<"):
+            return None
+        fields: list[tuple[str, pa.DataType | None]] = []
+        while self.place < len(self.span) and self.span.tokens[self.place].is_name:
+            name = self.span.tokens[self.place].name
+            self.place += 1
+            self.takes(":")
+            fields.append((name, self.type()))
+            if not self.takes(","):
+                break
+        complete = self.takes(">") and all(kind is not None for _, kind in fields)
+        return pa.struct(fields) if complete else None
+
+    def _interval(self) -> pa.DataType | None:
+        """Days and seconds; months are no length of time."""
+        if not self.takes(*_DAY_TIME):
+            return None
+        return None if self.takes("TO") and not self.takes(*_DAY_TIME) else pa.duration("us")
+
+    def _decimal(self) -> pa.DataType | None:
+        given = self._numbers()
+        if len(given) > 2:
+            return None
+        precision, scale = given + list(_DEFAULT_DECIMAL[len(given) :])
+        return pa.decimal128(precision, scale) if 1 <= precision <= 38 and scale <= precision else None
+
+    def _numbers(self) -> list[int]:
+        """What stands in parentheses behind a type."""
+        numbers: list[int] = []
+        if self.takes("("):
+            while self.place < len(self.span) and self.span.tokens[self.place].text.isdigit():
+                numbers.append(int(self.span.tokens[self.place].text))
+                self.place += 1
+                self.takes(",")
+            if not self.takes(")"):
+                self.place = len(self.span) + 1
+        return numbers
+
+
+def cast_type(span: Span) -> pa.DataType | None:
+    """The type of `CAST(… AS type)`; None if the span is something else."""
+    call = whole_call(span)
+    if call is None or call.name.upper() not in ("CAST", "TRY_CAST") or call.inside is None:
         return None
-    if kind.this == _Kind.ARRAY and len(inner) == 1:
-        return pa.list_(inner[0])
-    if kind.this == _Kind.MAP and len(inner) == 2:
-        return pa.map_(*inner)
-    if kind.this == _Kind.STRUCT:
-        names = [part.name for part in kind.expressions]
-        return pa.struct([pa.field(n, type) for n, type in zip(names, inner, strict=True)])
-    return _FLAT.get(kind.this)
-
-
-def _inner(kind: exp.DataType) -> list[exp.DataType]:
-    """The types that a nested one is made of."""
-    if kind.this not in (_Kind.ARRAY, _Kind.MAP, _Kind.STRUCT):
-        return []
-    return [part.args["kind"] if isinstance(part, exp.ColumnDef) else part for part in kind.expressions]
-
-
-def type_of(expression: exp.Expr, columns: Mapping[str, pa.DataType]) -> pa.DataType | None:
-    """The type of an expression over columns of these types; None where only Spark can tell."""
-    if isinstance(expression, exp.Column) and expression.name in columns:
-        return columns[expression.name]
-    if isinstance(expression, exp.Paren):
-        return type_of(expression.this, columns)
-    if isinstance(expression, exp.Cast):
-        return arrow_type(expression.to)
-    if isinstance(expression, exp.Dot):
-        return _field_type(type_of(expression.this, columns), expression.name)
-    typed = annotate_types(expression.transform(_with_type, columns), dialect=Spark)
-    kind = arrow_type(typed.type) if typed.type else None
-    return kind if kind in _TOLD else None
-
-
-def _field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
-    if kind is None or not pa.types.is_struct(kind) or name not in kind.names:
+    if len(split(call.inside, ",")) != 1:  # a decimal has its comma in brackets
         return None
-    return kind.field(name).type
+    place = next((p for p in range(len(call.inside)) if _is_last_as(call.inside, p)), None)
+    return None if place is None else arrow_type(call.inside[place + 1 :])
 
 
-def _with_type(node: exp.Expr, columns: Mapping[str, pa.DataType]) -> exp.Expr:
-    """A column as a cast of itself: that is how the annotator learns what it is."""
-    name = _TOLD.get(columns.get(node.name)) if isinstance(node, exp.Column) else None
-    return exp.cast(node.copy(), name, dialect="spark") if name else node
+def _is_last_as(span: Span, place: int) -> bool:
+    later = any(token.says("AS") for token in span.tokens[place + 1 :])
+    return span.says(place, "AS") and not later and place + 1 < len(span)
 
 
-def pinned(expression: exp.Expr, kind: pa.DataType) -> exp.Expr:
-    """The expression, with a CAST to the type that the plan counts on unless it is sure to have it."""
-    if isinstance(expression, exp.Column | exp.Cast) or kind not in _TOLD:
-        return expression
-    return exp.cast(expression.copy(), _TOLD[kind], dialect="spark")
+def field_type(kind: pa.DataType, names: list[str]) -> pa.DataType | None:
+    """The type of a field inside a struct; None if there is no such field, or if only Spark can tell."""
+    for name in names:
+        if not pa.types.is_struct(kind):
+            return None
+        fields = [field for field in kind if field.name.lower() == name.lower()]
+        if len(fields) != 1:
+            return None
+        kind = fields[0].type
+    return kind
+
+
+def column_names(span: Span) -> list[str] | None:
+    """The parts of the name that a span is, if it is one."""
+    return names_at(span, 0) if chain_at(span, 0) == len(span) else None

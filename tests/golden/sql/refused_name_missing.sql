@@ -1,4 +1,4 @@
---fail=line 5, column 8: COUNT(*) + 1 needs a name: write COUNT(*) + 1 AS name
+--fail=line 5, column 8: count(*) + 1 needs a name: write count(*) + 1 AS name
 CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
 WITH (connector = 'files', path = 'clicks', format = 'json');
 CREATE SINK results WITH (connector = 'console');
