@@ -120,7 +120,7 @@ def test_a_batch_that_an_earlier_run_may_have_written_is_written_first(tmp_path:
     assert not writer._ended, "the batch can still be written"
     writer._last = 0
     (tmp_path / "commits" / "0").touch()
-    ends.join(60)
+    ends.join(HANG)
     assert writer._ended
 
 

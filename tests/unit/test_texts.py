@@ -144,7 +144,7 @@ def query_of(spark, batch=-1, highest=None):
     metrics = Metrics(RESULT.node)
     if highest is not None:
         metrics.record(batch, [(0, f"{HIGHEST}0", highest)], 0)
-    writer = BatchWriter(*[None] * 3, metrics, *[None] * 3, _last=batch)
+    writer = BatchWriter(*[None] * 3, metrics, *[None] * 4, _last=batch)
     return Query(spark, writer, None)
 
 
