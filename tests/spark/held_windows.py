@@ -27,9 +27,9 @@ FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
-    # Of a single task: when it takes longer than this.
-    "spark.speculation.task.duration.threshold": "1s",
-    "spark.speculation.minTaskRuntime": "1s",
+    # Of a single task: when it takes longer than this, which no task does that is not held.
+    "spark.speculation.task.duration.threshold": "10s",
+    "spark.speculation.minTaskRuntime": "10s",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
     "spark.driver.memory": "1g",
