@@ -9,7 +9,9 @@ import pytest
 
 import tidegate as tg
 from tests.golden import sql as golden
+from tests.unit.test_docs import FENCE, ROOT
 from tidegate import sql
+from tidegate.errors import SqlError
 from tidegate.pipeline import start as starting
 from tidegate.pipeline.load import load
 from tidegate.testing import table
@@ -88,3 +90,43 @@ def write(folder: Path, texts: list[str], numbers: range) -> None:
 def _sorted(rows: list[table.Row]) -> str:
     header, *body = table.text(rows).splitlines()
     return "\n".join([header, *sorted(body)])
+
+
+CLICKS = """\
+{"ts": "2026-01-01T12:00:01Z", "user": "ann", "price": 3.0}
+{"ts": "2026-01-01T12:00:42Z", "user": "ann", "price": 4.5}
+{"ts": "2026-01-01T12:08:00Z", "user": "bob", "price": 2.0}
+{"ts": null, "user": "eve", "price": 1.0}
+"""
+
+
+def test_the_program_of_the_readme_runs_and_broken_rows_have_a_sink(spark, tmp_path):
+    blocks = FENCE.findall((ROOT / "README.md").read_text("utf-8"))
+    text = "\n".join(code for language, code in blocks if language == "sql")
+    (tmp_path / "spend.sql").write_text(text, "utf-8")
+    write(tmp_path / "clicks", [CLICKS], range(1))
+    [job] = load(tmp_path / "spend.sql", spark=spark)
+    starting.start(spark, job, once=True).await_termination()
+    spend = spark.read.json(str(tmp_path / "spend"))
+    assert sorted(spend.columns) == ["clicks", "op", "spend", "user", "window_start"]
+    assert {(row["user"], row["clicks"], row["spend"]) for row in spend.collect()} == {
+        ("ann", 2, 7.5),
+        ("bob", 1, 2.0),
+    }
+    [error] = spark.read.json(str(tmp_path / "errors")).collect()
+    assert '"user":"eve"' in error["row"]
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT TOP 3 user FROM s", "Spark says: Syntax error"),
+        ("SELECT user FROM s WHERE frob(user)", "Spark says: Cannot resolve routine `frob`"),
+        ("SELECT user FROM s WHERE user || ts", "a condition is true or false, and user || ts is"),
+    ],
+)
+def test_what_spark_would_refuse_is_refused_before_anything_starts(spark, query, problem):
+    stream = "CREATE STREAM s (ts TIMESTAMP, user STRING) WITH (connector = 'rate');"
+    with pytest.raises(SqlError) as found:
+        sql.compile(stream + query, spark=spark)
+    assert problem in str(found.value)

@@ -497,6 +497,11 @@ def test_options_mean_the_same_as_a_watermark():
     assert by_clause.tolerance == Micros(5_000_000)
 
 
+def test_the_event_time_is_found_whatever_its_case():
+    assert declared("Ts TIMESTAMP, WATERMARK FOR TS AS ts - INTERVAL '1' SECOND", "").time == "Ts"
+    assert declared("Ts TIMESTAMP", ", eventtime.column = 'tS'").time == "Ts"
+
+
 def test_times_that_are_no_timestamps():
     stream = declared(
         "ms BIGINT, user STRING",

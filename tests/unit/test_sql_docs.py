@@ -17,7 +17,7 @@ def program_in(page):
 def test_the_sql_of_the_readme_is_the_first_program_of_it():
     [insert] = program_in("README.md").inserts
     assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
-        "main": "spend", "late": "late",
+        "main": "spend", "late": "late", "errors": "errors",
     }  # fmt: skip
     assert insert.plan.label() == "Emit[changelog]"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -93,12 +94,17 @@ def _computed(steps: Iterable[Projection]) -> Iterator[str]:
         if step.where is not None:
             yield f"where {_in_line(step.where)}"
         for name, text in step.columns or ():
-            if text.strip("`") != name:
-                yield f"{_in_line(text)} as {name}"
+            if _plain(text) != name:
+                yield f"{_plain(text)} as {name}"
 
 
 def _in_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _plain(text: str) -> str:
+    """An expression in one line, without the quotes of names that need none."""
+    return re.sub(r"`([A-Za-z_]\w*)`", r"\1", _in_line(text))
 
 
 def _selected(job: Job) -> list[str]:
@@ -107,7 +113,7 @@ def _selected(job: Job) -> list[str]:
         if step.where is not None:
             lines.append(f"having {_in_line(step.where)}")
         if step.columns is not None:
-            shown = (f"{_in_line(text).strip('`')} as {name}" for name, text in step.columns)
+            shown = (f"{_plain(text)} as {name}" for name, text in step.columns)
             lines.append("select " + ", ".join(shown))
     return lines
 

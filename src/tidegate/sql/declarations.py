@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from tidegate.plan.time import Micros, ProcessingTime, micros, render
+from tidegate.sql.columns import match
 from tidegate.sql.connectors import SINKS, SOURCES, Connector, connector_of
 from tidegate.sql.durations import duration
 from tidegate.sql.program import SinkTable, Stream
@@ -42,7 +43,7 @@ def stream_of(text: Text, node: CreateStream) -> Stream:
         schema,
         connector,
         given,
-        _time(text, watermark, options),
+        _declared(schema, _time(text, watermark, options)),
         options[_TYPE].value if _TYPE in options else None,
         _tolerance(text, watermark, options),
         _length(text, options, _IDLE),
@@ -105,7 +106,7 @@ def _time(text: Text, watermark: Watermark | None, options: Options) -> str | Pr
                 f"{_ENABLED!r} = 'false' says that rows have no event time",
             )
         return ProcessingTime(_TICK)
-    if watermark and option and watermark.column.name != option.value:
+    if watermark and option and watermark.column.name.lower() != option.value.lower():
         raise text.refuse(
             option.place, f"WATERMARK FOR says {watermark.column.name!r}, the option {option.value!r}"
         )
@@ -119,6 +120,11 @@ def _time(text: Text, watermark: Watermark | None, options: Options) -> str | Pr
                 options[name].place, f"{name!r} needs {_TIME!r}, or WATERMARK FOR column AS …"
             )
     return None
+
+
+def _declared(schema: pa.Schema, time: str | ProcessingTime | None) -> str | ProcessingTime | None:
+    """The column as it was declared; names are found whatever their case."""
+    return match(time, schema.names) or time if isinstance(time, str) else time
 
 
 def _processing_time(text: Text, options: Options) -> bool:

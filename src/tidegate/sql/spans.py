@@ -20,10 +20,7 @@ _LEADING = words(
     "SELECT WHERE ON HAVING FROM COLLATE TO IGNORE RESPECT ANY SOME EXISTS"
 )
 #: Words that stand alone, where a column could, and are none: constants, functions without parentheses.
-_ALONE = words(
-    "CURRENT_DATE CURRENT_TIMESTAMP CURRENT_TIME CURRENT_USER CURRENT_CATALOG CURRENT_DATABASE USER "
-    "CURRENT_SCHEMA LOCALTIMESTAMP SESSION_USER NULL TRUE FALSE UNKNOWN DEFAULT INTERVAL END"
-)
+_ALONE = words("LOCALTIME LOCALTIMESTAMP SESSION_USER USER NULL TRUE FALSE UNKNOWN DEFAULT INTERVAL END")
 _OPERATORS = words("+ - * / % = == <> != < <= > >= <=> ||")
 #: What stands left and right of an operand: what is between is a column for sure.
 _BEFORE = _OPERATORS | words("AND OR NOT WHEN THEN ELSE CASE BETWEEN ( ,")
@@ -273,7 +270,7 @@ def lambda_names(span: Span) -> set[str]:
 def _is_operand(span: Span, start: int, end: int) -> bool:
     first = span.tokens[start]
     word = first.text.upper() if end - start == 1 and first.kind == "word" else ""
-    if word in _ALONE or word in _LEADING or word[:1].isdigit():
+    if word in _ALONE or word in _LEADING or word[:1].isdigit() or word.startswith("CURRENT_"):
         return False
     before = start == 0 or _says_any(span, start - 1, _BEFORE)
     return before and (end == len(span) or _says_any(span, end, _BEHIND))
