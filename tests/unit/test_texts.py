@@ -178,7 +178,14 @@ class Count(tg.Aggregate):
     def output_type(self, column_type):
         return pa.int64()
 
-    partial = merge = finish = None
+    def partial(self, value, time):
+        return {"n": time.count()}
+
+    def merge(self, state):
+        return {"n": state["n"].sum()}
+
+    def finish(self, state):
+        return state["n"]
 
 
 def stored(**aggregates):
