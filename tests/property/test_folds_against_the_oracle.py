@@ -185,18 +185,10 @@ def test_without_duplicates_it_is_as_if_nothing_stood_between(data):
     distinct = Derived(dedupe_plan(1 << 40, on=("items",), feed=source), "ts")
     buckets = data.draw(BUCKETS)
     expected, actual = (
-        unnumbered(p.run_kernel(p.Program(optimize(with_feed(plain, feed)), steps, buckets)))
+        p.unnumbered(p.run_kernel(p.Program(optimize(with_feed(plain, feed)), steps, buckets)))
         for feed in (source, distinct)
     )
     p.assert_same(p.Program(plain, steps), expected, actual)
-
-
-def unnumbered(results):
-    """Late rows name their operator, of which the number says how many stand before it."""
-    for result in results:
-        for row in result.channels.get("late", []):
-            _, row["late_operator"] = row["late_operator"].split(" ", 1)
-    return results
 
 
 # -- folds ----------------------------------------------------------------------------------------
