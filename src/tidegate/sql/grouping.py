@@ -193,7 +193,9 @@ class Results:
             raise self.text.refuse(
                 item.value, "* is the row, and a window has many: name keys and aggregates"
             )
-        yield from self.rows.relation.star(item.value, item.star_of).items()
+        for name, one in self.rows.relation.star(item.value, item.star_of).items():
+            column = self.rows.own_name(name)
+            yield name, replace(one, text=quoted(column), column=column)
         if self.rows.relation.adds_time:
             yield EVENT_TIME, Expression(EVENT_TIME, item.value, EVENT_TIME)
 
@@ -211,7 +213,8 @@ class Results:
             return names[-1].lower()
         if self.rows.is_added_time(value):
             return EVENT_TIME
-        return self.rows.relation.column(value) if self.by_row else None
+        column = self.rows.relation.column(value) if self.by_row else None
+        return None if column is None else self.rows.own_name(column)
 
     def over_results(self, span: Span, *, by_alias: bool = False) -> str:
         """An expression of SELECT or HAVING in terms of the results."""
@@ -226,7 +229,8 @@ class Results:
         for reference in references(span):
             if reference.place in taken:
                 continue
-            if by_alias and (meant := self._by_alias(reference)):
+            meant = self._renamed(reference) or (self._by_alias(reference) if by_alias else None)
+            if meant is not None:
                 replacements.append((reference.place, reference.place + len(reference.span), meant))
             else:
                 self._check(reference)
@@ -234,9 +238,15 @@ class Results:
 
     def _key_replacements(self, span: Span) -> Iterator[Replacement]:
         for name, key in self.keys.items():
-            if self.rows.relation.column(key) is None:  # a column is found under its own name anyway
+            if self.rows.relation.column(key) != name:  # a column is found under its own name anyway
                 for start, end in occurrences(span, key, self.alias):
                     yield start, end, quoted(name)
+
+    def _renamed(self, reference: Reference) -> str | None:
+        """What a column of the row is called among the results, if a view calls it otherwise."""
+        name = self.rows.relation.column(reference.span) if self.by_row else None
+        own = None if name is None else self.rows.own_name(name)
+        return None if own is None or own == name else quoted(own)
 
     def _by_alias(self, reference: Reference) -> str | None:
         """What a name of SELECT stands for in HAVING."""
