@@ -648,7 +648,17 @@ def test_a_key_is_found_inside_a_larger_expression(key, item, text):
     assert shown(insert)[0] == ("it", text)
 
 
-@pytest.mark.parametrize("item", ["2 * price + shop", "price + shop * 2", "price - shop", "price"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "2 * price + shop",
+        "price + shop * 2",
+        "price - shop",
+        "price",
+        "max(user) AS user, user || '!'",
+        "max(user) AS user, transform(array(1), x -> x || user)",
+    ],
+)
 def test_what_only_looks_like_a_key_is_none(item):
     with pytest.raises(SqlError, match="is not among the results"):
         query(

@@ -233,7 +233,7 @@ class Results:
             if meant is not None:
                 replacements.append((reference.place, reference.place + len(reference.span), meant))
             else:
-                self._check(reference)
+                self._check(reference, by_alias=by_alias)
         return spliced(span, replacements)
 
     def _key_replacements(self, span: Span) -> Iterator[Replacement]:
@@ -255,19 +255,25 @@ class Results:
             return None
         return f"({self.over_results(self.aliases[name].value)})"
 
-    def _check(self, reference: Reference) -> None:
+    def _check(self, reference: Reference, *, by_alias: bool) -> None:
         """Refuse a column that is neither a key nor a bound of the window, nor in its row."""
         relation, span = self.rows.relation, reference.span
         names = reference.names
         if self.alias is not None and len(names) > 1 and names[0].lower() == self.alias.lower():
             names = names[1:]
-        known = [*self.keys, *BOUNDS, *self.aggregates, *(self.aliases if self.by_row else ())]
-        known += [*relation.names, EVENT_TIME] if self.by_row else []
-        if not reference.sure or match(names[0], known):
+        own = [*self.keys, *BOUNDS, *([*relation.names, EVENT_TIME] if self.by_row else ())]
+        if match(names[0], own):
             return
-        if match(names[0], relation.names) is None:
-            if match(names[0], self.aliases):
-                return
+        aggregate = match(names[0], self.aggregates) is not None
+        in_rows = match(names[0], relation.names) is not None
+        if aggregate and (by_alias or not in_rows):
+            return
+        # Spark would take the aggregate for the column that has the same name.
+        if not reference.sure and not aggregate:
+            return
+        if not in_rows and match(names[0], self.aliases):
+            return
+        if not in_rows:
             raise relation.no_column(span, span.shown)
         keys = ", ".join([*self.keys, *BOUNDS])
         raise self.text.refuse(
