@@ -447,6 +447,34 @@ def test_results_go_on_as_events():
     assert insert.steps == ()
 
 
+def test_results_go_on_under_other_names():
+    view = """
+        CREATE VIEW minutes AS
+        SELECT user AS who, shop AS user, window_end AS till, count(*) AS n
+        FROM clicks GROUP BY user, shop, TUMBLE(ts, INTERVAL '1' MINUTE);
+    """
+    insert = query(
+        view + "SELECT m.who, upper(user) AS shop, max(n) AS most FROM minutes m "
+        "GROUP BY who, user, TUMBLE(till, INTERVAL '1' HOUR) HAVING who <> 'bob'"
+    )
+    assert insert.plan.keyed.keys == ("user", "shop")
+    [step] = insert.steps
+    assert step.where == "`user` <> 'bob'"
+    assert step.columns == (("who", "`user`"), ("shop", "upper(`shop`)"), ("most", "`most`"))
+    around = query(
+        view + "SELECT *, m.who || user AS both, sum(n) AS s FROM minutes AS m "
+        "GROUP BY who, slidingwindow('mi', 10)"
+    )
+    assert shown(around) == (
+        ("who", "`user`"),
+        ("user", "`shop`"),
+        ("till", "`window_end`"),
+        ("n", "`n`"),
+        ("both", "`user` || `shop`"),
+        ("s", "`s`"),
+    )
+
+
 def test_results_go_on_by_their_end_if_a_window_does_not_say():
     insert = query("""
         WITH minutes AS (SELECT count(*) AS n FROM clicks GROUP BY tumblingwindow('mi', 1))
@@ -603,6 +631,7 @@ def test_windows_as_tables_take_named_arguments():
         ("lower(user)", "concat(LOWER( user ), '!')", "concat(`key_1`, '!')"),
         ("lower(user)", "lower(user) || lower(user)", "`key_1` || `key_1`"),
         ("lower(clicks.user)", "-length(lower(user))::int", "-length(`key_1`)::int"),
+        ("lower(user)", "lower(clicks.user) || '!'", "`key_1` || '!'"),
         ("price + shop", "2 * (price + shop)", "2 * (`key_1`)"),
         ("price + shop", "round(price + shop, 1)", "round(`key_1`, 1)"),
         ("(price + shop)", "CASE WHEN price + shop THEN 1 END", "CASE WHEN `key_1` THEN 1 END"),
@@ -619,7 +648,17 @@ def test_a_key_is_found_inside_a_larger_expression(key, item, text):
     assert shown(insert)[0] == ("it", text)
 
 
-@pytest.mark.parametrize("item", ["2 * price + shop", "price + shop * 2", "price - shop", "price"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "2 * price + shop",
+        "price + shop * 2",
+        "price - shop",
+        "price",
+        "max(user) AS user, user || '!'",
+        "max(user) AS user, transform(array(1), x -> x || user)",
+    ],
+)
 def test_what_only_looks_like_a_key_is_none(item):
     with pytest.raises(SqlError, match="is not among the results"):
         query(

@@ -1,13 +1,16 @@
 """Whatever people paste is refused in its place, in our own words, or it means something."""
 
 import re
+from random import Random
 
+import pyarrow as pa
 import pytest
 
 from tests.told import Told
 from tidegate.errors import SqlError
 from tidegate.sql.compiler import program_of
 from tidegate.sql.source import Text
+from tidegate.sql.tokens import tokens_of
 
 DECLARED = """\
 CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
@@ -171,3 +174,48 @@ def test_strange_texts_are_refused_in_our_own_words(statement):
     assert 1 <= error.column <= len(lines[error.line - 1]) + 1
     assert not FOREIGN_WORDS.search(error.problem), error.problem
     assert len(error.problem) < 400
+
+
+JOINED = """
+FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS c
+LEFT JOIN TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS v
+ON c.user = v.user AND (c.price < v.price OR NOT v.ts > c.ts) AND v.price IN (1, 2)
+"""
+SOUND = (
+    f"SELECT c.user AS u, v.*, c.price - v.price AS d {JOINED} WHERE v.user IS NULL",
+    f"CREATE VIEW p AS SELECT c.user AS u, c.ts AS at, v.price AS x {JOINED}; SELECT u, count(*) AS n, "
+    "max(x) AS m FROM p GROUP BY u, TUMBLE(at, INTERVAL '2' DAY) HAVING n > 1 AND m < 3 EMIT FINAL",
+    "WITH a AS (SELECT ts, lower(user) AS who, price FROM clicks WHERE price > 1), "
+    "b AS (SELECT * FROM a UNION ALL SELECT ts, user, price FROM views) "
+    "SELECT who, count(DISTINCT who, price) AS n, sum(price) FILTER (WHERE price > 2) AS s, "
+    "round(sum(price) / count(*), 2) AS r FROM b AS q WHERE q.price < 9 "
+    "GROUP BY who, HOP(ts, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE) HAVING s > 1 EMIT CHANGES "
+    "ALLOW LATENESS INTERVAL '1' HOUR LATE DATA TO out",
+    "SELECT *, count(*) - 1 AS n, upper(c.user) AS u FROM clicks c WHERE price IS NOT DISTINCT FROM 1 "
+    "GROUP BY user, slidingwindow('ss', 10, 5) ERRORS TO out",
+    "SELECT s.user, window_start, window_end, count(*) AS n FROM TABLE(SESSION(TABLE clicks "
+    "PARTITION BY user, DESCRIPTOR(ts), INTERVAL '5' SECOND)) AS s "
+    "GROUP BY s.user, window_start, window_end",
+)
+
+
+@pytest.mark.parametrize("statement", SOUND)
+def test_a_program_with_some_words_out_of_place_is_refused_or_means_something(statement):
+    """Words that are left out, doubled or swapped: nothing but an SqlError comes of it."""
+    chance, told = Random(17), Told({"who": pa.string()})
+    words = [token.text for token in tokens_of(statement)]
+    assert program_of(Text(DECLARED + statement), analyzer=told).selects
+    for _ in range(300):
+        changed = list(words)
+        for _ in range(chance.randint(1, 3)):
+            place, other = chance.randrange(len(changed)), chance.randrange(len(words))
+            changed[place : place + chance.randint(0, 1)] = chance.choice([[], [words[other]]])
+        try:
+            program_of(Text(DECLARED + " ".join(changed)), analyzer=told)
+        except SqlError as error:
+            refused = error.problem
+        except KeyError as unasked:  # a type that the test does not tell
+            refused = str(unasked)
+        else:
+            continue
+        assert not FOREIGN_WORDS.search(refused)

@@ -185,7 +185,9 @@ class On:
 
     def _one_sided(self, part: Span, side: Side) -> Condition:
         """True or false of one side's rows: Spark tells."""
-        known = any(part.says(place, *_PREDICATES) for place in at_top(part))
+        words = [part.tokens[place] for place in at_top(part)]
+        is_case = any(word.says("CASE") for word in words)  # its conditions say nothing of its value
+        known = any(word.says(*_PREDICATES) for word in words) and not is_case
         name = self.rows[side].column_for(part, "on_1", _BOOLEAN if known else None)
         return ((side, name),)
 

@@ -193,7 +193,9 @@ class Results:
             raise self.text.refuse(
                 item.value, "* is the row, and a window has many: name keys and aggregates"
             )
-        yield from self.rows.relation.star(item.value, item.star_of).items()
+        for name, one in self.rows.relation.star(item.value, item.star_of).items():
+            column = self.rows.own_name(name)
+            yield name, replace(one, text=quoted(column), column=column)
         if self.rows.relation.adds_time:
             yield EVENT_TIME, Expression(EVENT_TIME, item.value, EVENT_TIME)
 
@@ -211,7 +213,8 @@ class Results:
             return names[-1].lower()
         if self.rows.is_added_time(value):
             return EVENT_TIME
-        return self.rows.relation.column(value) if self.by_row else None
+        column = self.rows.relation.column(value) if self.by_row else None
+        return None if column is None else self.rows.own_name(column)
 
     def over_results(self, span: Span, *, by_alias: bool = False) -> str:
         """An expression of SELECT or HAVING in terms of the results."""
@@ -226,17 +229,24 @@ class Results:
         for reference in references(span):
             if reference.place in taken:
                 continue
-            if by_alias and (meant := self._by_alias(reference)):
+            meant = self._renamed(reference) or (self._by_alias(reference) if by_alias else None)
+            if meant is not None:
                 replacements.append((reference.place, reference.place + len(reference.span), meant))
             else:
-                self._check(reference)
+                self._check(reference, by_alias=by_alias)
         return spliced(span, replacements)
 
     def _key_replacements(self, span: Span) -> Iterator[Replacement]:
         for name, key in self.keys.items():
-            if self.rows.relation.column(key) is None:  # a column is found under its own name anyway
+            if self.rows.relation.column(key) != name:  # a column is found under its own name anyway
                 for start, end in occurrences(span, key, self.alias):
                     yield start, end, quoted(name)
+
+    def _renamed(self, reference: Reference) -> str | None:
+        """What a column of the row is called among the results, if a view calls it otherwise."""
+        name = self.rows.relation.column(reference.span) if self.by_row else None
+        own = None if name is None else self.rows.own_name(name)
+        return None if own is None or own == name else quoted(own)
 
     def _by_alias(self, reference: Reference) -> str | None:
         """What a name of SELECT stands for in HAVING."""
@@ -245,19 +255,25 @@ class Results:
             return None
         return f"({self.over_results(self.aliases[name].value)})"
 
-    def _check(self, reference: Reference) -> None:
+    def _check(self, reference: Reference, *, by_alias: bool) -> None:
         """Refuse a column that is neither a key nor a bound of the window, nor in its row."""
         relation, span = self.rows.relation, reference.span
         names = reference.names
         if self.alias is not None and len(names) > 1 and names[0].lower() == self.alias.lower():
             names = names[1:]
-        known = [*self.keys, *BOUNDS, *self.aggregates, *(self.aliases if self.by_row else ())]
-        known += [*relation.names, EVENT_TIME] if self.by_row else []
-        if not reference.sure or match(names[0], known):
+        own = [*self.keys, *BOUNDS, *([*relation.names, EVENT_TIME] if self.by_row else ())]
+        if match(names[0], own):
             return
-        if match(names[0], relation.names) is None:
-            if match(names[0], self.aliases):
-                return
+        aggregate = match(names[0], self.aggregates) is not None
+        in_rows = match(names[0], relation.names) is not None
+        if aggregate and (by_alias or not in_rows):
+            return
+        # Spark would take the aggregate for the column that has the same name.
+        if not reference.sure and not aggregate:
+            return
+        if not in_rows and match(names[0], self.aliases):
+            return
+        if not in_rows:
             raise relation.no_column(span, span.shown)
         keys = ", ".join([*self.keys, *BOUNDS])
         raise self.text.refuse(

@@ -49,6 +49,10 @@ class Rows:
     def names(self) -> list[str]:
         return [*self.relation.names, *self._computed]
 
+    def own_name(self, name: str) -> str:
+        """What a column of the relation is called in the rows: results keep the names they had."""
+        return self.relation.kept.get(name, name) if isinstance(self.relation.origin, Planned) else name
+
     def column_for(self, span: Span, wish: str, known: Typed | None = None) -> str:
         """The column that an expression is; a computed one gets the wished name, if it is free.
 

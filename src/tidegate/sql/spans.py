@@ -194,8 +194,8 @@ def call_at(span: Span, place: int) -> Call | None:
 def _with_rest(span: Span, call: Call, place: int) -> Call:
     """The call with what follows its parentheses."""
     while True:
-        if span.says(place, "FILTER") and span.says(place + 1, "(") and span.says(place + 2, "WHERE"):
-            end = end_of(span, place + 1)
+        end = end_of(span, place + 1) if span.says(place + 1, "(") else place
+        if span.says(place, "FILTER") and span.says(place + 2, "WHERE") and end > place + 3:
             call, place = replace(call, filter=span[place + 3 : end]), end + 1
         elif span.says(place, "IGNORE", "RESPECT") and span.says(place + 1, "NULLS"):
             call, place = replace(call, nulls=span.tokens[place].text.upper()), place + 2
@@ -329,7 +329,7 @@ def occurrences(span: Span, wanted: Span, alias: str | None) -> Iterator[tuple[i
                 _apart(span, start, end) if is_whole else _bounded(span, start, end)
             ):
                 yield start, end
-            if len(found) > len(sought):
+            if len(found) > len(sought) + 2:  # an alias at its end counts until its column is there
                 break
 
 
