@@ -13,6 +13,9 @@ from tidegate.operators.kernels import counters_of
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan, outlets_of
 
+#: Of so many batches it is known what each put out: Spark tells of as many.
+_REMEMBERED = 100
+
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
 Packed = tuple[int, str, int]
 
@@ -29,6 +32,7 @@ class Metrics:
     load: dict[str, int] = field(default_factory=dict)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
+    _rows_out: dict[int, int] = field(default_factory=dict)
     _held: dict[tuple[int, str], int] = field(default_factory=dict)
     _reached: int | None = None
     _passed: int | None = None
@@ -58,6 +62,7 @@ class Metrics:
             self._passed, self._reached = self._reached, self.sources.aligner.watermark
             self._observe(highest, now)
             self._batches[batch_id] = counts
+            self._rows_out[batch_id] = sum(counts[outlet] for outlet in self.outlets)
             self._fold_old()
         return counts
 
@@ -76,6 +81,11 @@ class Metrics:
             named["rows_out"] = sum(total[outlet] for outlet in self.outlets)
             named["late_dropped_count"] = named["late_dropped"]
             return named | held | self.sources.metrics()
+
+    def rows_out_in(self, batch_id: int) -> int | None:
+        """The rows that left in a batch, if it was one of the last."""
+        with self._lock:
+            return self._rows_out.get(batch_id)
 
     def _held_by_all(self, gauge: str) -> int:
         """What all buckets of all operators hold of something."""
@@ -100,6 +110,8 @@ class Metrics:
         # Only the newest batch can be replayed, so older ones need no entry of their own.
         for batch_id in sorted(self._batches)[:-2]:
             self._past += self._batches.pop(batch_id)
+        for batch_id in sorted(self._rows_out)[:-_REMEMBERED]:
+            del self._rows_out[batch_id]
 
 
 def _name(channel: str) -> str:

@@ -27,7 +27,7 @@ from tidegate.spark.checkpoint import ProgressNote, check_state_is_readable, cla
 from tidegate.spark.drain import Drain, Drained, last_batch, last_begun
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
-from tidegate.spark.lower import Lowered, lower
+from tidegate.spark.lower import Lowered, counted_as, lower
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.session import prepare_session
 
@@ -46,6 +46,8 @@ class BatchWriter:
     progress: ProgressNote | None
     shedding: Shedding | None
     pacing: Pacing
+    #: Which results go to the main sink, in Spark SQL; all if it is not given.
+    having: str | None = None
     #: The last batch that an earlier run has begun. Its rows may be in the sinks, under its number.
     begun_before: int = -1
     _last: int = -1
@@ -96,13 +98,23 @@ class BatchWriter:
             )
 
     def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
-        """The rows of each channel, written."""
-        found = packed.select("bucket", "channel", "rows").collect()
-        at = time.time_ns() // 1000
-        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
-        for channel, write in self.writes.items():
-            if counts[channel]:
-                write(self.lowered.channel(channel, packed), batch_id)
+        """The rows of each channel, written. Counted is what sinks are given."""
+        counted, results = packed.select("bucket", "channel", "rows"), None
+        if self.having is not None:
+            # Kept for the sink: what is counted is what is written, and it is computed once.
+            results = self.lowered.channel(MAIN, packed).where(self.having).persist()
+            counted = counted.where(counted.channel != MAIN).unionAll(counted_as(MAIN, results))
+        try:
+            found = counted.collect()
+            at = time.time_ns() // 1000
+            counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
+            for channel, write in self.writes.items():
+                if counts[channel]:
+                    filtered = channel == MAIN and results is not None
+                    write(results if filtered else self.lowered.channel(channel, packed), batch_id)
+        finally:
+            if results is not None:
+                results.unpersist()
         return counts
 
 
@@ -124,6 +136,10 @@ class Query:
         writer = self._writer
         shedding = writer.shedding.coordinator.metrics() if writer.shedding else {}
         return writer.metrics.totals() | shedding | writer.pacing.metrics()
+
+    def rows_out_in(self, batch_id: int) -> int | None:
+        """How many results a micro-batch put out, if it was one of the last hundred."""
+        return self._writer.metrics.rows_out_in(batch_id)
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -188,8 +204,9 @@ def start(
     buckets: int | None = None,
     pace: Pace | None = None,
     fusion: Fusion | None = None,
+    having: str | None = None,
 ) -> Query:
-    """Start the plan with a sink per channel."""
+    """Start the plan with a sink per channel; the main one gets the results that meet `having`."""
     _check_channels(plan, sinks)
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
@@ -208,6 +225,7 @@ def start(
         fusion=fusion,
         progress=progress.path if progress else None,
         decisions=Decisions(checkpoint) if policy else None,
+        all_leave=having is None,
     )
     query = claim(checkpoint, lowered.identity)
     if progress is not None:
@@ -222,7 +240,7 @@ def start(
     shedding = Shedding.of(policy, checkpoint) if policy else None
     pacing = Pacing.of(frames, pace, checkpoint)
     begun = last_begun(checkpoint)
-    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing, begun)
+    writer = BatchWriter(lowered, writes, checkpoint, metrics, progress, shedding, pacing, having, begun)
     stream = (
         lowered.packed.writeStream.foreachBatch(writer)
         .option("checkpointLocation", for_spark(checkpoint))
