@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidegate.connectors import folder as module
-from tidegate.connectors.folder import BEGINNING, Folder, Lines, Parquet
+from tidegate.connectors.folder import BEGINNING, FILE, LINE, Folder, Lines, Parquet
 from tidegate.errors import SourceError, StartError
 from tidegate.spark.folder import FolderReader, Settings, shares
 from tidegate.spark.pacing import Control, Taken
@@ -214,6 +214,19 @@ def test_a_header_is_left_out(tmp_path):
     assert taken == 2
     assert [batch[0].to_pylist() for task in offset["batch"] for batch in folder.read(task)] == [
         [b"1,x\n"], [b"2,y\n"],
+    ]  # fmt: skip
+
+
+def test_lines_know_their_files(tmp_path):
+    (tmp_path / "a b").write_text("1\n2\n")
+    (tmp_path / "c").write_text("3")
+    folder = Folder(tmp_path.as_uri(), Lines())
+    offset, _ = folder.take(BEGINNING, ["a b", "c"], [9])
+    [task] = offset["batch"]
+    found = [row for batch in folder.read(task) for row in batch.to_pylist()]
+    place = tmp_path.as_uri()
+    assert [(row[LINE], row[FILE]) for row in found] == [
+        (b"1\n", f"{place}/a b"), (b"2\n", f"{place}/a b"), (b"3", f"{place}/c"),
     ]  # fmt: skip
 
 

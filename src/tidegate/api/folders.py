@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros
 from tidegate.spark.pacing import Pace
 
@@ -37,6 +38,7 @@ def read_folder(
     format: str = "json",
     pace: Pace | None = None,
     max_rows: int | None = None,
+    invalid_fields: Literal["null", "errors"] = "null",
     **options: str,
 ) -> DataFrame:
     """The rows of the files in a folder, present and future, as a streaming DataFrame.
@@ -47,6 +49,10 @@ def read_folder(
     appear by a rename and never change. Rows of Parquet go from file to operator in one place, and
     never pass Spark.
 
+    A line that is no JSON is a row of nulls to Spark. `tg.events` sends it to the errors channel: the
+    line itself, its file and the reason. A field that is not of its declared type is null; with
+    `invalid_fields="errors"` its row goes there, too, and the reason names the field.
+
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(
     ...     spark, clicks_folder, schema="ts timestamp, user string", pace=tg.pace("500 ms")
@@ -56,4 +62,9 @@ def read_folder(
     """
     from tidegate.spark import folder
 
-    return folder.read_folder(spark, fspath(path), schema, format, pace, max_rows, options)
+    if invalid_fields not in ("null", "errors"):
+        raise PlanError(f"read_folder(invalid_fields={invalid_fields!r}): it is 'null' or 'errors'")
+    strict = invalid_fields == "errors"
+    return folder.read_folder(
+        spark, fspath(path), schema, format, pace, max_rows, options, strict=strict
+    )

@@ -10,6 +10,7 @@ from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
 from tidegate.spark import query
+from tidegate.spark.decoding import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.lower import to_df
 from tidegate.spark.pacing import Pace, mark_of, marked
 from tidegate.spark.passing import PassingQuery, start_passing
@@ -32,21 +33,26 @@ def start(spark: Any, job: Job, *, once: bool = False) -> Running:
     sinks = {channel: sink_of(table) for channel, table in insert.sinks.items()}
     if insert.plan is None:
         rows = _selected(frames[0], insert.having, insert.columns)
-        return start_passing(
-            rows, job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name, pace=pace
-        )
+        return start_passing(rows, job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace)
     if insert.having is not None or insert.columns is not None:
         results = spark.createDataFrame([], spark_schema(insert.plan.schema))
         sinks[MAIN] = Selected(sinks[MAIN], insert.having, insert.columns, results)
     return query.start(
-        insert.plan, frames, job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace
+        insert.plan,
+        frames,
+        job.checkpoint,
+        sinks,
+        trigger=trigger,
+        name=job.name,
+        pace=pace,
+        having=insert.having,
     )
 
 
 def answer(spark: Any, insert: Insert) -> DataFrame:
     """What a query says about the rows that are there now: nothing is late, every window closes."""
     frames = [_rows(spark, one, streaming=False) for one in insert.inputs]
-    rows = frames[0] if insert.plan is None else to_df(insert.plan, frames)
+    rows = valid(frames[0]) if insert.plan is None else to_df(insert.plan, frames)
     return select(rows, insert.having, insert.columns)
 
 
@@ -59,7 +65,13 @@ def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str =
 
 
 def _selected(rows: DataFrame, where: str | None, columns: tuple[Column, ...] | None) -> DataFrame:
-    """Some columns of some rows, still marked as a reader's: none of them may be as it was read."""
+    """Some columns of some rows, still marked as a reader's: none of them may be as it was read.
+
+    Rows that cannot be used go to the errors, whatever the condition: they have no values to meet it.
+    """
+    if has_origin(rows):
+        where = None if where is None else f"({where}\n) OR {INVALID} IS NOT NULL"
+        columns = None if columns is None else (*columns, (INVALID, INVALID), (ORIGIN, ORIGIN))
     return marked(select(rows, where, columns), mark_of(rows))
 
 
