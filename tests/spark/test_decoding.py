@@ -277,14 +277,20 @@ CSV_LINES = [
 NO_TIME = "event time 'ts' is null"
 
 
+def errors_of_files(
+    spark: Any, folder: Path, lines: list[str], kind: str, fields: str, *, pace: bool
+) -> list[tuple[str, dict[str, Any]]]:
+    text = FILES.replace("FORMAT", kind).replace("FIELDS", fields)
+    (folder / "spend.yaml").write_text(text.replace("PACE", "pace: 1 second" if pace else ""))
+    write_lines(folder / "clicks", "\n".join(lines))
+    finished(spark, folder / "spend.yaml")
+    return told(folder / "errors")
+
+
 @pytest.mark.parametrize("pace", [False, True], ids=["", "paced"])
 @pytest.mark.parametrize("fields", ["null", "errors"])
 def test_lines_of_json(spark: Any, tmp_path: Path, fields: str, pace: bool) -> None:
-    text = FILES.replace("FORMAT", "json").replace("FIELDS", fields)
-    (tmp_path / "spend.yaml").write_text(text.replace("PACE", "pace: 1 second" if pace else ""))
-    write_lines(tmp_path / "clicks", "\n".join(JSON_LINES))
-    finished(spark, tmp_path / "spend.yaml")
-    found = told(tmp_path / "errors")
+    found = errors_of_files(spark, tmp_path, JSON_LINES, "json", fields, pace=pace)
     assert all(row["file"].startswith("file:/") for _, row in found)
     assert all(row["file"].endswith("/clicks/000.txt") for _, row in found)
     by_payload = {row.get("payload") or json.dumps(row["row"]): reason for reason, row in found}
@@ -301,11 +307,8 @@ def test_lines_of_json(spark: Any, tmp_path: Path, fields: str, pace: bool) -> N
 @pytest.mark.parametrize("pace", [False, True], ids=["", "paced"])
 @pytest.mark.parametrize("fields", ["null", "errors"])
 def test_lines_of_csv(spark: Any, tmp_path: Path, fields: str, pace: bool) -> None:
-    text = FILES.replace("FORMAT", "csv").replace("FIELDS", fields)
-    (tmp_path / "spend.yaml").write_text(text.replace("PACE", "pace: 1 second" if pace else ""))
-    write_lines(tmp_path / "clicks", "\n".join(CSV_LINES))
-    finished(spark, tmp_path / "spend.yaml")
-    found = {row.get("payload", "decoded"): reason for reason, row in told(tmp_path / "errors")}
+    errors = errors_of_files(spark, tmp_path, CSV_LINES, "csv", fields, pace=pace)
+    found = {row.get("payload", "decoded"): reason for reason, row in errors}
     strict = fields == "errors"
     expected = {
         CSV_LINES[1]: "the line does not have 3 columns" if strict else NO_TIME,
