@@ -36,8 +36,10 @@ def run_example(spark, name: str, folder: Path, *, older: int = BACKWARDS, **env
     return place
 
 
-def rows(files) -> list[dict]:
-    lines = (line for file in files for line in file.read_text("utf-8").splitlines())
+def rows(files, place: str = "") -> list[dict]:
+    """The rows of files, in which `{folder}` stands for the place of the example."""
+    texts = (file.read_text("utf-8").replace("{folder}", place) for file in files)
+    lines = (line for text in texts for line in text.splitlines())
     return sorted(map(json.loads, lines), key=repr)
 
 
@@ -50,7 +52,7 @@ def test_an_example_leaves_what_it_promises(spark, tmp_path, name, older):
     promised = sorted(file.stem for file in (place / "expected").iterdir())
     assert promised == sorted(folder.name for folder in (place / "out").iterdir())
     for channel in promised:
-        expected = rows([place / "expected" / f"{channel}.jsonl"])
+        expected = rows([place / "expected" / f"{channel}.jsonl"], str(place))
         assert rows((place / "out" / channel).glob("*.json")) == expected, channel
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidegate.connectors import folder as module
-from tidegate.connectors.folder import BEGINNING, Folder, Lines, Parquet
+from tidegate.connectors.folder import BEGINNING, FILE, LINE, Folder, Lines, Parquet
 from tidegate.errors import PlanError, SourceError, StartError
 from tidegate.spark.folder import FolderReader, Settings, reads, refuse_folders_inside, shares
 from tidegate.spark.pacing import Control, Taken
@@ -272,6 +272,19 @@ def test_a_broken_compressed_file_is_named(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(b"no such thing")
     with pytest.raises(SourceError, match=r"a\.json\.gz: "):
         Place(tmp_path, "lines").take(1)
+
+
+def test_lines_know_their_files(tmp_path):
+    (tmp_path / "a b").write_text("1\n2\n")
+    (tmp_path / "c").write_text("3")
+    folder = Folder(tmp_path.as_uri(), Lines())
+    offset, _ = folder.take(BEGINNING, ["a b", "c"], [9])
+    [task] = offset["batch"]
+    found = [row for batch in folder.read(task) for row in batch.to_pylist()]
+    place = tmp_path.as_uri()
+    assert [(row[LINE], row[FILE]) for row in found] == [
+        (b"1\n", f"{place}/a b"), (b"2\n", f"{place}/a b"), (b"3", f"{place}/c"),
+    ]  # fmt: skip
 
 
 def test_a_file_that_became_shorter_is_noticed(tmp_path):

@@ -175,6 +175,20 @@ def test_sql_operators_and_sql_in_a_file_are_one_plan():
     assert list(inside.sinks) == ["main", "late"]
 
 
+def test_rows_that_only_pass_may_have_a_sink_for_errors():
+    rest = REST.replace("checkpoint:", "  errors: {connector: discard}\ncheckpoint:", 1)
+    [insert] = program(f"{STREAMS}sql: SELECT user FROM clicks\n{rest}").inserts
+    assert insert.plan is None
+    assert list(insert.sinks) == ["main", "errors"]
+
+
+def test_streams_say_what_becomes_of_fields_of_another_type():
+    strict = STREAMS.replace("path: clicks\n", "path: clicks\n    invalid_fields: errors\n")
+    for streams, expected in ((STREAMS, None), (strict, "errors")):
+        [stream] = program(streams + OPERATORS + REST).streams.values()
+        assert stream.options.get("invalid_fields") == expected
+
+
 def test_streams_are_united():
     union = program(
         STREAMS.replace("options:", "  taps: *clicks\noptions:")
@@ -311,6 +325,11 @@ def test_other_types_are_refused(name):
         ("    path: clicks\n", "", "streams.clicks: connector 'files' needs the option 'path'"),
         ("    eventtime: {column: ts}\n", "", "the stream does not say where its event time is"),
         ("{column: ts}", "{column: tz}", "streams.clicks.eventtime: event time: no column 'tz'"),
+        (
+            "    path: clicks\n",
+            "    path: clicks\n    invalid_fields: drop\n",
+            "streams.clicks.invalid_fields: ",
+        ),
         (
             "    path: clicks\n",
             "    path: clicks\n    options: {maxFiles: 1}\n",

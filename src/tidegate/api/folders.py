@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tidegate.connectors.folder import Order
+from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros
 from tidegate.spark.pacing import Pace
 
@@ -40,6 +41,7 @@ def read_folder(
     max_rows: int | None = None,
     max_files: int | None = None,
     order: Order = "name",
+    invalid_fields: Literal["null", "errors"] = "null",
     **options: str,
 ) -> DataFrame:
     """The rows of the files in a folder, present and future, as a streaming DataFrame.
@@ -52,6 +54,10 @@ def read_folder(
     Files must appear by a rename and never change. Rows of Parquet go from file to operator in one
     place, and never pass Spark.
 
+    A line that is no JSON is a row of nulls to Spark. `tg.events` sends it to the errors channel: the
+    line itself, its file and the reason. A field that is not of its declared type is null; with
+    `invalid_fields="errors"` its row goes there, too, and the reason names the field.
+
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(
     ...     spark, clicks_folder, schema="ts timestamp, user string", pace=tg.pace("500 ms")
@@ -61,5 +67,9 @@ def read_folder(
     """
     from tidegate.spark import folder
 
-    limits = folder.Limits(max_rows, max_files)
-    return folder.read_folder(spark, fspath(path), schema, format, pace, options, limits, order)
+    if invalid_fields not in ("null", "errors"):
+        raise PlanError(f"read_folder(invalid_fields={invalid_fields!r}): it is 'null' or 'errors'")
+    limits, strict = folder.Limits(max_rows, max_files), invalid_fields == "errors"
+    return folder.read_folder(
+        spark, fspath(path), schema, format, pace, options, limits, order, strict=strict
+    )

@@ -40,6 +40,9 @@ Piece = tuple[str, int, int]
 #: What decides which file comes first.
 Order = Literal["name", "modified"]
 
+#: The columns of files of lines: a line with what ends it, and the file it is from.
+LINE, FILE = "value", "file"
+
 #: Where nothing has been read.
 BEGINNING: Offset = {"read": "", "open": None, "batch": []}
 
@@ -218,7 +221,13 @@ class Folder:
         """The rows of pieces, in their order."""
         for name, begin, end in pieces:
             with self._opened(name) as file:
-                yield from self.format.read(file, begin, end)
+                for rows in self.format.read(file, begin, end):
+                    yield self._named(rows, name) if isinstance(self.format, Lines) else rows
+
+    def _named(self, lines: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """Lines with the file that they are from."""
+        whole = pa.repeat(pa.scalar(posixpath.join(self.uri, name), pa.string()), lines.num_rows)
+        return lines.append_column(FILE, whole)
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[pa.NativeFile]:
@@ -311,4 +320,4 @@ def _as_lines(text: bytes) -> pa.RecordBatch:
         ends = np.append(ends, len(text))
     edges = np.concatenate([[0], ends]).astype(np.int32)
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(text)]
-    return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(ends), buffers)], ["value"])
+    return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(ends), buffers)], [LINE])

@@ -19,6 +19,9 @@ Kept = dict[str, dict[int, dict[str, int]]]
 #: What gauges of state are called, and the operator of those that an earlier run has seen.
 _STATE, _BEFORE = "state_", "before"
 
+#: Of so many batches it is known what each put out: Spark tells of as many.
+_REMEMBERED = 100
+
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
 Packed = tuple[int, str, int]
 
@@ -35,6 +38,7 @@ class Metrics:
     load: dict[str, int] = field(default_factory=dict)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
+    _rows_out: dict[int, int] = field(default_factory=dict)
     _held: dict[tuple[int, str], int] = field(default_factory=dict)
     _reached: int | None = None
     _passed: int | None = None
@@ -64,6 +68,7 @@ class Metrics:
             self._passed, self._reached = self._reached, self.sources.aligner.watermark
             self._observe(highest, now)
             self._batches[batch_id] = counts
+            self._rows_out[batch_id] = sum(counts[outlet] for outlet in self.outlets)
             self._fold_old()
         return counts
 
@@ -106,6 +111,11 @@ class Metrics:
         if name.startswith(_STATE):
             self._held.pop((bucket, f"{name.rpartition('.')[0]}.{_BEFORE}"), None)
 
+    def rows_out_in(self, batch_id: int) -> int | None:
+        """The rows that left in a batch, if it was one of the last."""
+        with self._lock:
+            return self._rows_out.get(batch_id)
+
     def _held_by_all(self, gauge: str) -> int:
         """What all buckets of all operators hold of something."""
         return sum(rows for (_, name), rows in self._held.items() if name.partition(".")[0] == gauge)
@@ -135,6 +145,8 @@ class Metrics:
         # Only the newest batch can be replayed, so older ones need no entry of their own.
         for batch_id in sorted(self._batches)[:-2]:
             self._past += self._batches.pop(batch_id)
+        for batch_id in sorted(self._rows_out)[:-_REMEMBERED]:
+            del self._rows_out[batch_id]
 
 
 def _name(channel: str) -> str:

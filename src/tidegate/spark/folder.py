@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyarrow import fs
 from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import DataStreamReader
@@ -36,6 +36,8 @@ from pyspark.sql.types import StructType
 from tidegate.connectors import location
 from tidegate.connectors.folder import (
     BEGINNING,
+    FILE,
+    LINE,
     Folder,
     Format,
     Lines,
@@ -45,6 +47,7 @@ from tidegate.connectors.folder import (
     Piece,
 )
 from tidegate.errors import PlanError, StartError, did_you_mean
+from tidegate.spark.decoding import Decoder, has_origin, struct_of, without_origin
 from tidegate.spark.pacing import Control, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
 
@@ -66,8 +69,6 @@ _LEAST_OF_A_TASK = 10_000
 
 #: Without a pace a batch is everything there is, in as many tasks as it takes.
 _MOST_OF_A_TASK = 100_000
-
-_LINE = "value"
 
 Schema: TypeAlias = pa.Schema | StructType | str
 
@@ -92,22 +93,27 @@ def read_folder(
     options: Mapping[str, str],
     limits: Limits = NO_LIMITS,
     order: Order = "name",
+    *,
+    strict: bool = False,
 ) -> DataFrame:
-    """The rows of the files in a folder, present and future."""
+    """The rows of the files in a folder, present and future.
+
+    With `strict` a field of text that is not of the declared type makes the whole row invalid.
+    """
     _check(format, options, order)
     _check_limits(pace, limits)
     header, tasks = _header(format, options), _tasks(spark)
     settings = Settings(_existing(path), format, header, tasks, limits.max_rows, limits.max_files, order)
-    columns = spark_schema(schema) if isinstance(schema, pa.Schema) else schema
+    columns = spark_schema(schema) if isinstance(schema, pa.Schema) else struct_of(schema)
     steering = None
     if pace is not None:
         control = Control(_made_for_this_process())
         settings = replace(settings, control=control.folder)
         steering = mark(control, pace)
-    rows = marked(_rows(spark, settings, columns, options), steering)
+    rows = marked(_rows(spark, settings, Decoder(columns, format, options, strict)), steering)
     if format == "parquet":
         _AS_READ[rows] = AsRead(spark, settings)
-    return rows
+    return without_origin(rows) if has_origin(rows) else rows
 
 
 @dataclass(frozen=True)
@@ -156,24 +162,15 @@ def _stream(spark: SparkSession, settings: Settings) -> DataStreamReader:
     return spark.readStream.format(NAME).option("settings", json.dumps(asdict(settings)))
 
 
-def _rows(
-    spark: SparkSession, settings: Settings, schema: StructType | str, options: Mapping[str, str]
-) -> DataFrame:
+def _rows(spark: SparkSession, settings: Settings, decoder: Decoder) -> DataFrame:
     stream = _stream(spark, settings)
     if settings.format == "parquet":
-        return stream.schema(schema).load()
-    text = F.rtrim(F.col(_LINE).cast("string"), F.lit("\r\n"))
-    lines = stream.schema(f"{_LINE} binary").load().select(text.alias(_LINE))
-    # Spark's own readers leave out empty lines, and take broken ones for rows of nulls, too.
-    parsed = _parsed(settings.format, schema, options).alias("row")
-    return lines.where(F.trim(_LINE) != "").select(parsed).select("row.*")
-
-
-def _parsed(format: str, schema: StructType | str, options: Mapping[str, str]) -> Column:
-    if format == "json":
-        return F.from_json(_LINE, schema, dict(options))
-    ddl = schema if isinstance(schema, str) else schema.toDDL()
-    return F.from_csv(_LINE, ddl, dict(options))
+        return stream.schema(decoder.schema).load()
+    lines = stream.schema(f"{LINE} binary, {FILE} string").load()
+    text = F.rtrim(F.col(LINE).cast("string"), F.lit("\r\n"))
+    # Spark's own readers leave out empty lines, too.
+    filled = lines.select(text.alias(LINE), FILE).where(F.trim(LINE) != "")
+    return decoder.lines(filled, LINE, FILE)
 
 
 def reads(path: str, format: str, options: Mapping[str, str]) -> bool:
