@@ -33,11 +33,12 @@ def is_plain(spark: Any, text: str) -> bool:
     """Is it one expression over one row: no aggregate, no generator, no window, no table?"""
     try:
         analyzed = spark.sql(f"SELECT {text} AS e")
-    except Exception:  # several columns, or one with a name: no single expression
+        columns = len(analyzed.columns)
+    except Exception:  # several columns, or one with a name, or a type that PySpark does not know
         return False
     lines = analyzed._jdf.queryExecution().analyzed().toString().splitlines()
     nodes = [line for line in lines if re.match(r"^[+:\- ]*[A-Z]\w+\b", line)]
-    return len(analyzed.columns) == 1 and len(nodes) == 2 and "OneRowRelation" in nodes[1]
+    return columns == 1 and len(nodes) == 2 and "OneRowRelation" in nodes[1]
 
 
 def values(frame: Any) -> list[Any]:
@@ -140,7 +141,7 @@ def test_types_are_sparks_own_and_values_are_whole(spark, tmp_path):
         ("max(parse_json(j))", "parse_json(j)", "of Spark's type variant, which windows cannot hold"),
         ("max(TIME'10:00:00')", "TIME'10:00:00'", "of Spark's type time(6), which windows cannot hold"),
         ("max(k COLLATE UTF8_LCASE)", "k COLLATE", "string collate UTF8_LCASE, which"),
-        ("max(p +)", "p +", "Spark says: Syntax error at or near end of input"),
+        ("max(p +)", "p +", "Spark says: Syntax error at or near"),
     ],
 )
 def test_what_spark_refuses_is_refused_in_its_place(spark, written, place, problem):

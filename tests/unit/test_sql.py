@@ -218,6 +218,14 @@ def test_an_insert_has_a_sink_for_each_channel():
     }
 
 
+def test_words_that_mean_something_can_be_names():
+    insert = query("SELECT price AS by, user AS some, shop AS `from` FROM clicks WHERE price IN (1)")
+    [step] = insert.inputs[0].steps
+    assert step.columns == (("by", "price"), ("some", "user"), ("from", "shop"))
+    again = query("WITH s AS (SELECT price AS in, ts FROM clicks) SELECT s.in FROM s WHERE s.in > 1")
+    assert again.inputs[0].steps[-1].columns == (("in", "s.in"),)
+
+
 def test_words_of_clauses_can_be_columns():
     stream = f"CREATE STREAM s (late STRING, emit BIGINT, allow DOUBLE, errors INT) {FILES};"
     insert = sql.compile(stream + "SELECT late, emit AS match, errors FROM s WHERE allow > 1").selects[0]

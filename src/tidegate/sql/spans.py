@@ -16,8 +16,7 @@ _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 #: Words that want something behind them: what follows is no new clause and no alias.
 _LEADING = words(
-    "AND OR NOT IN LIKE ILIKE RLIKE REGEXP BETWEEN IS CASE WHEN THEN ELSE DIV DISTINCT ALL AS BY ESCAPE "
-    "SELECT WHERE ON HAVING FROM COLLATE TO IGNORE RESPECT ANY SOME EXISTS"
+    "AND OR NOT IN LIKE ILIKE RLIKE REGEXP BETWEEN IS CASE WHEN THEN ELSE DIV DISTINCT AS COLLATE"
 )
 #: Words that stand alone, where a column could, and are none: constants, functions without parentheses.
 _ALONE = words("LOCALTIME LOCALTIMESTAMP SESSION_USER USER NULL TRUE FALSE UNKNOWN DEFAULT INTERVAL END")
@@ -151,10 +150,12 @@ def bare(span: Span) -> Span:
     return span
 
 
-def ends_operand(token: Token) -> bool:
+def ends_operand(tokens: Sequence[Token], place: int) -> bool:
     """Can an operand end with this token, so that what follows is something else?"""
+    token = tokens[place]
     if token.kind == "word":
-        return token.text.upper() not in _LEADING
+        is_name = place > 0 and tokens[place - 1].says("AS", ".")
+        return is_name or token.text.upper() not in _LEADING
     return token.kind != "sign" or token.says(")", "]", "}", "*")
 
 
