@@ -144,7 +144,7 @@ def test_types_are_sparks_own_and_values_are_whole(spark, tmp_path):
         ("max(p +)", "p +", "Spark says: Syntax error at or near"),
     ],
 )
-def test_what_spark_refuses_is_refused_in_its_place(spark, written, place, problem):
+def test_what_spark_refuses_is_refused_in_its_place(spark, capfd, written, place, problem):
     text = f"{STREAM}SELECT {written} AS it FROM rows GROUP BY tumblingwindow('mi', 1)"
     with pytest.raises(SqlError) as found:
         sql.compile(text, spark=spark)
@@ -154,6 +154,7 @@ def test_what_spark_refuses_is_refused_in_its_place(spark, written, place, probl
     assert "SQLSTATE" not in error.problem
     assert text.split("\n")[error.line - 1][error.column - 1 :].startswith(place)
     assert error.line == STREAM.count("\n") + 1
+    assert "SQLQueryContextLogger" not in capfd.readouterr().err, "nobody else tells of it"
 
 
 # -- joins: what Spark says about the same rows ----------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -44,16 +46,28 @@ def types_of(
 ) -> list[Typed]:
     """The types of columns, each a name and an expression, over rows of a schema known as `alias`."""
     rows = spark.createDataFrame([], spark_schema(schema))
-    try:
-        return _types(rows, alias, columns)
-    except PySparkException as error:
-        whole = error
-    for number, column in enumerate(columns):
+    with _unlogged():
         try:
-            _types(rows, alias, [column])
+            return _types(rows, alias, columns)
         except PySparkException as error:
-            raise ExpressionRefused(number, _problem(error)) from None
+            whole = error
+        for number, column in enumerate(columns):
+            try:
+                _types(rows, alias, [column])
+            except PySparkException as error:
+                raise ExpressionRefused(number, _problem(error)) from None
     raise ExpressionRefused(0, _problem(whole))
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep PySpark from writing what Spark refuses, with Java's stack, to standard error."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _types(rows: DataFrame, alias: str | None, columns: Sequence[tuple[str, str]]) -> list[Typed]:
