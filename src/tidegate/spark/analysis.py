@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
@@ -22,6 +22,8 @@ _BEHIND = re.compile(
     r"\s*(?:SQLSTATE: \w+)?(?:; line \d+ pos \d+.*|\s*\(line \d+, pos \d+\).*)?$", re.DOTALL
 )
 _CONDITION = re.compile(r"^\s*\[[A-Z_.0-9]+\]\s*")
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _FLAT: dict[type[t.DataType], pa.DataType] = {
     t.BooleanType: pa.bool_(),
@@ -62,12 +64,15 @@ def types_of(
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Keep PySpark from writing what Spark refuses, with Java's stack, to standard error."""
-    logger = logging.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def _types(rows: DataFrame, alias: str | None, columns: Sequence[tuple[str, str]]) -> list[Typed]:
