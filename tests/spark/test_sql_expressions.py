@@ -26,7 +26,8 @@ def examples(spark: Any) -> Iterator[str]:
             help_text = spark.sql(f"DESCRIBE FUNCTION EXTENDED {quoted}").collect()
         except Exception:  # operators that have no help of their own, such as `between`
             continue
-        yield from _EXAMPLE.findall("\n".join(line for (line,) in help_text))
+        whole = "\n".join(line for (line,) in help_text)
+        yield from (text.strip() for text in _EXAMPLE.findall(whole))
 
 
 def is_plain(spark: Any, text: str) -> bool:
