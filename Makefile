@@ -21,8 +21,8 @@ fuzz: $(READY) ## Look for counterexamples with fresh seeds (MINUTES=10, JOBS=2,
 mutants: $(READY) ## Break rules one by one and see that tests notice: about a minute (ARGS="words" narrows them)
 	.venv/bin/python -m scripts.mutants $(ARGS)
 
-soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: a quarter of an hour
-	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills $(ARGS)
+soak: $(READY) $(CLASSES) ## Run the tests that kill processes, with all their kills: half an hour
+	TIDEGATE_KILLS=50 .venv/bin/python -m pytest -m kills --timeout 36000 $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
 	.venv/bin/ruff check .

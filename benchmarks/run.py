@@ -136,7 +136,8 @@ def _state(batch: Progress) -> dict[str, int]:
     operators = batch.get("stateOperators", [])
     sizes = {
         name: sum(operator.get(name, 0) for operator in operators)
-        for name in ("numRowsTotal", "numRowsRemoved", "memoryUsedBytes", "commitTimeMs")
+        # Not `numRowsTotal`: sessions of the benchmark do not count rows, and it would read 0.
+        for name in ("numRowsRemoved", "memoryUsedBytes", "commitTimeMs")
     }
     custom = [operator.get("customMetrics", {}) for operator in operators]
     names = sorted({name for metrics in custom for name in metrics if "Bytes" in name or "Size" in name})

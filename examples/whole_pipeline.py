@@ -11,7 +11,6 @@ producer sends more than it may. The query is stopped in the middle and goes on 
 At the end it is told where every single row went.
 """
 
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -83,11 +82,10 @@ def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def write(folder: Path, batches: list[pl.DataFrame], first: int = 0) -> None:
-    """Each as a file that is there all at once; Spark takes files by their times."""
+    """Each as a file that is there all at once."""
     folder.mkdir(exist_ok=True)
     for number, rows in enumerate(batches, first):
         rows.write_parquet(folder / f"_{number}")
-        os.utime(folder / f"_{number}", (1_000_000_000 + number,) * 2)
         (folder / f"_{number}").rename(folder / f"{number}.parquet")
 
 
@@ -140,10 +138,10 @@ def pipeline(stream, rows: int):
 
 
 def start(spark, folder: Path, rows: int, **options):
-    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    events = tg.read_folder(spark, folder / "events", schema=SCHEMA, format="parquet", max_files=1)
     sinks = {name: tg.sinks.parquet(folder / name) for name in FILES}
     sinks["totals"] = tg.sinks.duckdb(folder / "totals.duckdb", "totals")
-    whole = pipeline(stream.parquet(str(folder / "events")), rows)
+    whole = pipeline(events, rows)
     return whole.start(checkpoint=folder / "checkpoint", **options, **sinks)
 
 

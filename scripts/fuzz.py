@@ -54,6 +54,8 @@ class Search:
     _lock: Lock = field(default_factory=Lock)
 
     def rounds(self) -> None:
+        """Round after round, one at least."""
+        self._round(secrets.randbits(32))
         while time.time() < self.until and not self.failed.is_set():
             self._round(secrets.randbits(32))
 

@@ -54,7 +54,7 @@ make_cluster() {
 start_server() {
     local options="-c listen_addresses=127.0.0.1 -c port=$1 -c unix_socket_directories=$folder"
     options+=" -c fsync=off -c max_connections=20"
-    as_owner "$bin/pg_ctl" start --wait --silent --pgdata "$folder/data" \
+    as_owner "$bin/pg_ctl" start --wait --timeout 1800 --silent --pgdata "$folder/data" \
         --log "$folder/server.log" --options "$options" >&2
 }
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG
+
 POSTGRES = Path(__file__).parents[1] / "scripts" / "postgres.sh"
 NO_SERVER = 3
 
@@ -33,4 +35,4 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert dsn, log.read_text()
         yield dsn
         server.stdin.close()
-        assert server.wait(timeout=60) == 0, log.read_text()
+        assert server.wait(timeout=HANG) == 0, log.read_text()

@@ -6,7 +6,6 @@ over them; shows its progress; then reads back what the query wrote and checks t
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -124,10 +123,7 @@ def write_clicks(folder: Path, rng: np.random.Generator) -> int:
     place = (pl.col("arrival") // FILE_SPAN.total_seconds()).clip(0, FILES - 1)
     files = clicks.sort("arrival").with_columns(place=place).partition_by("place", include_key=False)
     for number, rows in enumerate(files):
-        file = folder / f"clicks-{number:03d}.json"
-        rows.drop("arrival", "delay").write_ndjson(file)
-        # Spark takes files in the order of their times.
-        os.utime(file, (BEGIN.timestamp() + number,) * 2)
+        rows.drop("arrival", "delay").write_ndjson(folder / f"clicks-{number:03d}.json")
     return len(clicks)
 
 
@@ -203,7 +199,7 @@ def run(spark: SparkSession, paths: Paths, console: Console) -> dict[str, float]
 
 def read_clicks(spark: SparkSession, folder: Path) -> DataFrame:
     """A stream of one file a batch. A time that cannot be parsed becomes null."""
-    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))
+    files = tg.read_folder(spark, folder, schema=SCHEMA, max_files=1)
     return files.withColumn("ts", F.try_to_timestamp("sent_at"))
 
 

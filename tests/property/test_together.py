@@ -123,8 +123,8 @@ def test_each_branch_is_as_it_is_alone(data):
     fusion = FUSIONS[data.draw(st.sampled_from(list(FUSIONS)))]
     made, buckets = data.draw(p.steps(size=10, packs=1)), data.draw(st.integers(1, 3))
     note(repr(p.Program(plan, made, buckets)))
-    together = outcomes(optimize(plan, fusion), made, buckets, CrossingHost)
-    alone = {name: outcomes(optimize(branch), made, buckets) for name, branch in own}
+    together = p.unnumbered(outcomes(optimize(plan, fusion), made, buckets, CrossingHost))
+    alone = {name: p.unnumbered(outcomes(optimize(branch), made, buckets)) for name, branch in own}
     for name, branch in own:
         for number, (one, all_) in enumerate(zip(alone[name], together, strict=True)):
             assert one.watermark == all_.watermark

@@ -13,7 +13,11 @@ def hopping(clicks: Any) -> Any:
 
 
 def main(folder: str, finish: str = "") -> None:
-    spark = tg.local_spark(cores=2, app="killed")
+    run_windows(tg.local_spark(cores=2, app="killed"), folder, finish=bool(finish))
+
+
+def run_windows(spark: Any, folder: str, *, finish: bool) -> None:
+    """Until the process is killed, or until there is nothing left to do."""
     reader = spark.readStream.schema("ts timestamp, user string, price double")
     clicks = reader.option("maxFilesPerTrigger", 50 if finish else 1).parquet(f"{folder}/clicks")
     query = hopping(clicks).start(

@@ -266,6 +266,9 @@ def test_wrong_options_are_refused_at_once(spark: Any, clicks: Path) -> None:
 
     refused("no format 'jsn'; did you mean 'json'", format="jsn")
     refused("nowhere is not a folder; patterns and files are not taken", path=clicks / "nowhere")
+    refused(r"max_files=0\): a batch has one file at least", max_files=0)
+    refused("a pace has bounds of its own", max_files=1, pace=tg.pace("1 s"))
+    refused(r"order='modifed'\): did you mean 'modified'", order="modifed")
     refused("'multiLine' is an option of Spark's own reader only", multiLine="true")
     refused("'sep' is an option of Spark's own reader only", format="parquet", sep=";")
 

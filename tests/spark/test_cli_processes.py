@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 import tidegate
+from tests.patience import HANG
 from tests.same_plans import facts
 from tidegate.pipeline.load import load
 
@@ -49,7 +50,7 @@ def environment() -> dict[str, str]:
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=120, env=environment(), **options
+        command(*arguments), capture_output=True, text=True, timeout=HANG, env=environment(), **options
     )
 
 
@@ -61,7 +62,6 @@ def write_clicks(folder: Path) -> None:
         times = (f"2026-01-01T12:{minute:02}:{second:02}Z" for second in range(ROWS))
         rows = ({"ts": time, "user": "ann", "price": 1.5} for time in times)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.utime(file, (1_000_000_000 + minute,) * 2)  # Spark takes files in this order
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_interrupted_run_goes_on_where_it_was(pipeline):
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(2)]
         os.killpg(running.pid, signal.SIGINT)  # Ctrl-C goes to all processes of the terminal
-        output, errors = running.communicate(timeout=120)
+        output, errors = running.communicate(timeout=HANG)
     assert (running.returncode, errors) == (130, "")
     assert lines[0] == "pipeline: starting Spark …\n"
     assert lines[1].startswith("pipeline batch 0: rows in 5, ")

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from tests.patience import HANG
 from tests.spark.conftest import NOON, write_batches
 from tidegate.errors import PlanError
 from tidegate.spark.clock import clock
@@ -40,12 +41,12 @@ def start(df: Any, checkpoint: Path, sink: Batches, **trigger: Any) -> Any:
 
 
 def run(df: Any, checkpoint: Path, sink: Batches) -> None:
-    assert start(df, checkpoint, sink, **AVAILABLE).awaitTermination(60), "the run does not end"
+    assert start(df, checkpoint, sink, **AVAILABLE).awaitTermination(HANG), "the run does not end"
 
 
 def run_until(query: Any, reached: Callable[[], bool]) -> None:
     """Let the query run until then, and stop it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANG
     try:
         while not reached():
             assert query.isActive, query.exception()
@@ -179,12 +180,12 @@ def test_a_heartbeat_lets_the_watermark_go_on(spark: Any, pace: Pace, tmp_path: 
     sink = Batches()
     sink.after = lambda: pace.reach(NOON)
     query = start(rows, tmp_path / "checkpoint", sink, **AVAILABLE)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(HANG)
     assert sink.rows == [[(NOON - 100_000_000,), (NOON,)], [(NOON + 5_000_000,)]]
     # One more run shows the watermark that the last batch left behind.
     write_batches(tmp_path / "busy", [[(1, "ann", 1.0)]], start=1)
     query = start(rows, tmp_path / "checkpoint", sink, **AVAILABLE)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(HANG)
     assert watermarks(query)[0] == "2024-05-01T12:00:00.000Z"
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
+from tests.patience import HANG
 from tests.spark.conftest import run, seconds, write_batches
 from tidegate.spark.inspection import states_of
 from tidegate.spark.query import BatchWriter
@@ -134,7 +135,7 @@ def test_a_batch_that_comes_between_end_and_stop_is_left_to_the_next_start(
 
     def stops_late() -> None:
         fed.add([(16, "b", 1.0)], [(30, "c", 1.0)])
-        assert came_after.wait(60)
+        assert came_after.wait(HANG)
         time.sleep(1)  # long enough for a failure to end the query
         stop()
 
@@ -142,7 +143,7 @@ def test_a_batch_that_comes_between_end_and_stop_is_left_to_the_next_start(
     with ThreadPoolExecutor() as threads:
         ended = threads.submit(query.await_termination)
         query.stop(drain=True)
-        assert ended.result(timeout=60)
+        assert ended.result(timeout=HANG)
     assert query.spark.exception() is None
     assert spends(main, until=60) == [("a", 5.0), ("b", 1.0)]
     run(fed.spend(), tmp_path / "checkpoint", main=main).stop(drain=True)

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
+from tests.patience import HANG
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import write_files
 from tests.spark.test_windows import FLUSH, disordered
@@ -40,7 +41,7 @@ def seconds_of(instant: datetime) -> float:
     return seconds(instant.replace(tzinfo=UTC))
 
 
-def wait_until(query: Any, reached: Callable[[], bool], longest: float = 60) -> None:
+def wait_until(query: Any, reached: Callable[[], bool], longest: float = HANG) -> None:
     """Let a query run until then."""
     deadline = time.monotonic() + longest
     while not reached():

@@ -198,7 +198,6 @@ def story(spark: Any, postgres: str, tmp_path: Path) -> Iterator[Story]:
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(200 + 30 * KILLS)
 def test_each_message_counts_once_whenever_the_process_is_killed(story: Story) -> None:
     kill_on_either_side_of_the_sinks_commit(story)
     dice, progress = random.Random(11), []

@@ -18,12 +18,16 @@ EXAMPLES = Path(tidegate.__file__).parents[2] / "examples"
 FILE_EXAMPLES = ["ads-join", "clicks-to-sessions", "late-rows", "sensors-lookahead"]
 
 
-def run_example(spark, name: str, folder: Path, **environment: str) -> Path:
+#: How much older each file looks than the one before: a clone gives all one time, and a copy any.
+BACKWARDS, ALIKE = 1, 0
+
+
+def run_example(spark, name: str, folder: Path, *, older: int = BACKWARDS, **environment: str) -> Path:
     """Run a copy of the example over everything there is."""
     place = folder / name
     shutil.copytree(EXAMPLES / name, place, ignore=shutil.ignore_patterns("out", "*checkpoint*"))
-    for data in place.rglob("[0-9].*"):  # Spark takes files in the order of their times
-        os.utime(data, (1_000_000_000 + int(data.stem),) * 2)
+    for data in place.rglob("[0-9].*"):
+        os.utime(data, (1_000_000_000 - older * int(data.stem),) * 2)
     [file] = place.glob("pipeline.*")
     jobs = load(file, environment)
     check_places(jobs)
@@ -32,18 +36,23 @@ def run_example(spark, name: str, folder: Path, **environment: str) -> Path:
     return place
 
 
-def rows(files) -> list[dict]:
-    lines = (line for file in files for line in file.read_text("utf-8").splitlines())
+def rows(files, place: str = "") -> list[dict]:
+    """The rows of files, in which `{folder}` stands for the place of the example."""
+    texts = (file.read_text("utf-8").replace("{folder}", place) for file in files)
+    lines = (line for text in texts for line in text.splitlines())
     return sorted(map(json.loads, lines), key=repr)
 
 
-@pytest.mark.parametrize("name", FILE_EXAMPLES)
-def test_an_example_leaves_what_it_promises(spark, tmp_path, name):
-    place = run_example(spark, name, tmp_path)
+@pytest.mark.parametrize(
+    ("name", "older"),
+    [*((name, BACKWARDS) for name in FILE_EXAMPLES), ("sensors-lookahead", ALIKE)],
+)
+def test_an_example_leaves_what_it_promises(spark, tmp_path, name, older):
+    place = run_example(spark, name, tmp_path, older=older)
     promised = sorted(file.stem for file in (place / "expected").iterdir())
     assert promised == sorted(folder.name for folder in (place / "out").iterdir())
     for channel in promised:
-        expected = rows([place / "expected" / f"{channel}.jsonl"])
+        expected = rows([place / "expected" / f"{channel}.jsonl"], str(place))
         assert rows((place / "out" / channel).glob("*.json")) == expected, channel
 
 

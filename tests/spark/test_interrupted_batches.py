@@ -5,6 +5,7 @@ from threading import Event
 import pytest
 
 import tidegate as tg
+from tests.patience import HANG
 from tests.spark.conftest import run
 from tidegate.spark.interruption import BatchInterrupted
 
@@ -45,7 +46,7 @@ def counts(stream):
 def test_a_stop_in_a_batch_is_a_stop(click_stream, tmp_path, sink):
     stuck = sink()
     query = counts(click_stream([[(1, "ann", 1.0)]])).start(checkpoint=tmp_path / "cp", main=stuck)
-    assert stuck.waits.wait(120)
+    assert stuck.waits.wait(HANG)
     query.stop()
     # If its thread dies while it looks at the error, Spark neither says so nor has an exception.
     assert query.spark.status["message"] == "Stopped"
@@ -62,5 +63,5 @@ def test_other_errors_of_a_sink_end_the_query_with_their_text(click_stream, tmp_
 
     query = counts(click_stream([[(1, "ann", 1.0)]])).start(checkpoint=tmp_path / "cp", main=fail)
     with pytest.raises(Exception, match="no room left"):
-        query.await_termination(120)
+        query.await_termination(HANG)
     assert not isinstance(query.spark.exception(), BatchInterrupted)

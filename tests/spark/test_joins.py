@@ -266,7 +266,6 @@ def test_draining_finds_the_state_of_each_operator_where_several_feed_one(sides:
 # -- processes that are killed ---------------------------------------------------------------------
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_join_loses_and_doubles_nothing(sides: Sides) -> None:
     left, right = coming_and_going(240, 60, seed=0), coming_and_going(240, 60, seed=1)
     sides.write(left + FLUSH, right + FLUSH)

@@ -24,7 +24,6 @@ BATCHES, ROWS = 60, 500
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(600)
 def test_tables_survive_every_kill(spark: Any, postgres: str, tmp_path: Path) -> None:
     write_batches(tmp_path / "clicks", clicks(random.Random(5)))
     runs = [Run(tmp_path, postgres, window) for window in WINDOWS]

@@ -77,7 +77,6 @@ def test_more_buckets_than_partitions(click_stream: Callable[..., Any], tmp_path
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(400)
 def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
     batches = disordered(2000, 100)
     write_batches(tmp_path / "clicks", batches + FLUSH)

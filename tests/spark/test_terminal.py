@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidegate
+from tests.patience import HANG
 
 ROOT = Path(tidegate.__file__).parents[2]
 
@@ -29,7 +30,7 @@ FIRST_LINE = {
 @pytest.mark.parametrize("session", ["local", "foreign"])
 def test_workers_write_nothing_to_the_terminal_but_errors(session, tmp_path):
     command = [sys.executable, "-m", "tests.spark.terminal_program", session, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.stdout == "[1, 1]\n"
     assert done.returncode == 1
     assert (

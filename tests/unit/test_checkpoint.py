@@ -1,13 +1,20 @@
 """The note in a checkpoint: what a query belongs to, and when that can still change."""
 
 import json
+import logging
+from types import SimpleNamespace
 
 import pytest
 
-from tests.plans import hopping, plan_of
+from tests.plans import dedupe_plan, hopping, plan_of
 from tidegate.errors import CheckpointMismatch, PlanError
+from tidegate.operators import blobs
+from tidegate.plan.identity import identity_of
 from tidegate.spark.checkpoint import NOTE, claim, stored_identity
 from tidegate.spark.lower import lower
+from tidegate.spark.session import state_format
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def test_a_start_that_never_ran_a_batch_binds_nobody(tmp_path):
@@ -36,3 +43,53 @@ def test_a_query_of_others_is_left_alone(tmp_path):
 def test_state_has_one_bucket_at_least(buckets):
     with pytest.raises(PlanError, match=f"buckets={buckets}: state needs one"):
         lower(plan_of(hopping(10)), [None], buckets)
+
+
+def test_ids_that_were_remembered_without_a_secret_are_refused(tmp_path):
+    """Nobody would find them again, and every message would pass once more."""
+    now = identity_of(dedupe_plan(10), 4, blobs.VERSION)
+    claim(str(tmp_path), {part: value for part, value in now.items() if part != "ids"})
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(CheckpointMismatch, match="ids: stored 'nothing', now 'keyed digests'"):
+        claim(str(tmp_path), now)
+
+
+class Conf(dict):
+    """The settings of a session, some of which may not be changed."""
+
+    def __init__(self, forbidden=(), **settings):
+        super().__init__(settings)
+        self.forbidden = forbidden
+
+    def set(self, key, value):
+        if key in self.forbidden:
+            raise RuntimeError(f"{key} is not for you")
+        self[key] = value
+
+
+@pytest.mark.parametrize("own", [None, "1", "2"])
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_session_has_its_own_format_of_state_again_afterwards(own, wanted):
+    conf = Conf() if own is None else Conf(**{FORMAT: own})
+    with state_format(SimpleNamespace(conf=conf), wanted) as used:
+        assert used == wanted
+        assert conf.get(FORMAT, "1") == str(wanted)
+        with state_format(SimpleNamespace(conf=conf), 3 - wanted) as inner:
+            assert inner == 3 - wanted
+        assert conf.get(FORMAT, "1") == str(wanted)
+    assert conf.get(FORMAT, "1") == (own or "1")
+    with pytest.raises(KeyError), state_format(SimpleNamespace(conf=conf), wanted):
+        raise KeyError("whatever happens")
+    assert conf.get(FORMAT, "1") == (own or "1")
+
+
+def test_a_session_that_forbids_the_format_is_left_as_it_is_and_a_warning_says_so(caplog):
+    session = SimpleNamespace(conf=Conf([FORMAT], **{FORMAT: "1"}))
+    with caplog.at_level(logging.WARNING), state_format(session, 2) as used:
+        assert used == 1
+    [warning] = caplog.messages
+    assert warning.startswith(f"this session does not let {FORMAT} be set to 2: ")
+    assert "tidegate repair" in warning
+    with state_format(session, 1) as used:
+        assert used == 1
+    assert len(caplog.messages) == 1

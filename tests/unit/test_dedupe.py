@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -28,9 +29,10 @@ from tidegate.api.events import Events
 from tidegate.api.windows import tumbling
 from tidegate.errors import ColumnNotFound, DurationError, PlanError, TypeMismatch
 from tidegate.operators import blobs, dedupe
-from tidegate.operators.hashing import digest_columns
+from tidegate.operators.hashing import digest_columns, mix
 from tidegate.operators.kernel import COUNTERS, DEDUPE_COUNTERS
 from tidegate.operators.kernels import counters_of, kernels_of
+from tidegate.operators.state import BucketState
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.graph import graph_of, held_back, operator_names
@@ -183,8 +185,8 @@ def test_state_grows_with_what_is_remembered_not_with_time():
 def test_ids_that_share_half_of_their_digest_are_told_apart(monkeypatch, bits):
     """Which never happens: so it is made to."""
 
-    def alike(table):
-        one, two = digest_columns(table)
+    def alike(table, secret):
+        one, two = digest_columns(table, secret)
         return one & np.uint64((1 << bits) - 1), two
 
     monkeypatch.setattr(dedupe, "digest_columns", alike)
@@ -195,6 +197,66 @@ def test_ids_that_share_half_of_their_digest_are_told_apart(monkeypatch, bits):
     host.restart()
     got = host.batch([at(2, user) for user in ["newer", *users, "new"]])
     assert (passed(got, "user"), duplicates(got)) == ([(2, "newer")], 51)
+
+
+#: Ids of two numbers that digests without a secret do not tell apart. They were found in a second.
+FORGED = [
+    ((820877, 6343040434199363602), (820873, -8727707777258785563)),
+    ((820877, -2880331602655412206), (820873, 495664259595990245)),
+    ((961840, 6233079226246893923), (961805, 27586909993871496)),
+]
+
+
+def without_a_secret(numbers):
+    """What ids were remembered by once."""
+    one, two = 0x243F6A8885A308D3, 0x13198A2E03707344
+    for number in numbers:
+        word = number % (1 << 64)
+        one, two = mixed(one ^ word), mixed(two * 0x100000001B3 + word)
+    return one, two
+
+
+def mixed(number):
+    [word] = mix(np.array([number % (1 << 64)], dtype=np.uint64)).tolist()
+    return word
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+@pytest.mark.parametrize(("known", "forged"), FORGED)
+def test_an_id_that_was_made_to_look_like_another_is_not_taken_for_it(known, forged, cut):
+    assert without_a_secret(known) == without_a_secret(forged)
+    host = KernelHost(dedupe_plan(100, on=("shop", "items")))
+    rows = [at(1, shop=shop, items=items) for shop, items in (known, forged)]
+    got = [host.batch(batch) for batch in (rows[:cut], rows[cut:])]
+    assert sum(duplicates(one) for one in got) == 0
+    assert [row["shop"] for one in got for row in one.main] == [known[0], forged[0]]
+    assert duplicates(host.batch(rows)) == 2
+
+
+def states_of(host):
+    return [BucketState(pages, "plan") for pages in host.stored.values()]
+
+
+def seen_by(host):
+    """The digests in a host's state, and the secrets of its buckets."""
+    pages = [page for state in states_of(host) for page in state.load("seen")]
+    return pl.concat(pages).select(dedupe.DIGEST).rows(), [state.secret for state in states_of(host)]
+
+
+def test_every_bucket_has_a_secret_of_its_own_and_keeps_it():
+    hosts = [KernelHost(dedupe_plan(100), buckets=2) for _ in range(2)]
+    rows = [at(1, f"u{number}") for number in range(20)]
+    for host in hosts:
+        host.batch(rows)
+    (first, secrets), (second, others) = map(seen_by, hosts)
+    assert len({*secrets, *others}) == 4
+    assert len(first) == 20
+    assert not {*first} & {*second}, "the same ids, and nobody can tell"
+    hosts[0].restart()
+    hosts[0].failed_batch([at(3, "lost")])
+    assert duplicates(hosts[0].batch([*rows, at(2, "lost")])) == 20
+    assert seen_by(hosts[0])[1] == secrets
+    assert not any(state.secret.hex() in repr(state.directory) for state in states_of(hosts[0]))
 
 
 def test_large_pages_are_not_written_again(monkeypatch):

@@ -17,6 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import tidegate
+from tests.patience import HANG
 
 ROOT = Path(tidegate.__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -93,7 +94,7 @@ def shell(code: str) -> str:
     path = os.pathsep.join([programs_here, os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        ["bash", "-euc", code], env=environment, capture_output=True, text=True, timeout=120
+        ["bash", "-euc", code], env=environment, capture_output=True, text=True, timeout=HANG
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -14,7 +14,7 @@ from tests.unit.windows import final_rows
 from tidegate.errors import PlanError
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate, State
-from tidegate.plan.expressions import check_expressions, misread
+from tidegate.plan.expressions import check_every_expression, misread
 from tidegate.testing.table import instant_of
 
 X, Y, Z = pl.col("x"), pl.col("y"), pl.col("z")
@@ -213,7 +213,7 @@ def test_in_the_form_that_the_message_names_it_is_right() -> None:
     ids=str,
 )  # fmt: skip
 def test_no_aggregate_of_ours_is_refused(aggregate: Aggregate) -> None:
-    check_expressions("x", aggregate)
+    check_every_expression("x", aggregate)
 
 
 def test_every_aggregate_of_ours_is_looked_at() -> None:

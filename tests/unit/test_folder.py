@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidegate.connectors import folder as module
-from tidegate.connectors.folder import BEGINNING, Folder, Lines, Parquet
-from tidegate.errors import SourceError, StartError
-from tidegate.spark.folder import FolderReader, Settings, shares
+from tidegate.connectors.folder import BEGINNING, FILE, LINE, Folder, Lines, Parquet
+from tidegate.errors import PlanError, SourceError, StartError
+from tidegate.spark.folder import FolderReader, Settings, reads, refuse_folders_inside, shares
 from tidegate.spark.pacing import Control, Taken
 
 SCHEMA = pa.schema([("n", pa.int64()), ("name", pa.string())])
@@ -44,9 +45,9 @@ class Place:
         staged.rename(self.path / name)
         return numbers
 
-    def take(self, *rows: int) -> list[int]:
+    def take(self, *rows: int, most_files: int | None = None) -> list[int]:
         """The next batch, of so many rows for each task."""
-        end, taken = self.folder.take(self.offset, self.folder.names(), rows)
+        end, taken = self.folder.take(self.offset, self.folder.names(), rows, most_files)
         start, self.offset = self.offset, json.loads(json.dumps(end))  # Spark keeps offsets as text
         if self.offset == start:
             assert taken == 0
@@ -121,19 +122,58 @@ def test_nothing_new_leaves_the_offset_as_it_is(place):
 # -- files that come and go ---------------------------------------------------------------------
 
 
-def test_files_are_taken_by_time_then_name(place):
+@pytest.mark.parametrize("times", [(5, 5, 5, 5, 5), (1, 2, 3, 4, 5), (5, 4, 3, 2, 1)], ids=str)
+def test_files_are_taken_by_name_whatever_their_times(place, times):
+    """Numbers in names are numbers: a copy of a folder is read like the folder itself."""
+    names = ("2.json", "10.json", "day-9-10.json", "day-10-2.json", "x.json")
+    rows = [place.put(name, 2, at=at) for name, at in zip(names, times, strict=True)]
+    assert place.rest(1) == [number for file in rows for number in file]
+
+
+def test_names_that_differ_in_zeros_only_have_an_order_too(place):
+    third, first, second = place.put("1", 1), place.put("001", 1), place.put("01", 1)
+    assert place.folder.names() == ["001", "01", "1"]
+    assert place.rest(5) == [*first, *second, *third]
+
+
+def test_or_by_time_then_name(place):
+    place.folder = replace(place.folder, order="modified")
     late, second, first = place.put("a", 2, at=9), place.put("c", 2, at=5), place.put("b", 2, at=5)
     assert place.rest(1) == [*first, *second, *late]
 
 
-def test_a_file_that_appears_late_with_an_old_time_is_the_next_one(place):
+@pytest.mark.parametrize("order", ["name", "modified"])
+def test_a_file_that_appears_late_is_the_next_one(place, order):
+    place.folder = replace(place.folder, order=order)
     first, second = place.put("m", 4, at=50), place.put("n", 4, at=60)
     assert place.take(2) == first[:2]
-    late = place.put("a", 4, at=10)
+    late = place.put("a", 4, at=5)
     # The file that was begun is finished before.
     assert place.take(4) == [*first[2:], *late[:2]]
-    later = place.put("b", 1, at=5)
+    later = place.put("b", 1, at=10)
     assert place.rest(3) == [*late[2:], *later, *second]
+
+
+def test_a_batch_has_so_many_files(place):
+    """Those without rows do not count, and hold nothing up."""
+    files = [place.put(name, rows) for name, rows in zip("abcdef", (3, 0, 1, 0, 0, 5), strict=True)]
+    batches = [place.take(*[100] * 3, most_files=1) for _ in range(4)]
+    assert batches == [files[0], files[2], files[5], []]
+
+
+def test_a_batch_of_so_many_files_goes_over_several_tasks(place):
+    rows = [*place.put("a", 7), *place.put("b", 2)]
+    place.put("c", 1)
+    assert place.take(3, 3, 3, most_files=2) == rows
+    assert len(place.offset["batch"]) == 3
+
+
+def test_a_batch_has_so_many_files_and_rows(place):
+    rows = [*place.put("a", 5), *place.put("b", 5)]
+    place.put("c", 5)
+    # What is left of a file that was begun does not count.
+    batches = [place.take(*share, most_files=1) for share in ([3], [3], [100], [100])]
+    assert batches == [rows[:3], rows[3:6], [*rows[6:], *range(10, 15)], []]
 
 
 def test_hidden_files_and_folders_are_left_out(place):
@@ -214,6 +254,36 @@ def test_a_header_is_left_out(tmp_path):
     assert taken == 2
     assert [batch[0].to_pylist() for task in offset["batch"] for batch in folder.read(task)] == [
         [b"1,x\n"], [b"2,y\n"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".zst", ".lz4"])
+def test_compressed_lines_are_read_by_what_they_are(tmp_path, ending):
+    text = "".join(f"{number}\n" for number in range(1000)).encode()
+    file = tmp_path / f"a.json{ending}"
+    with pa.CompressedOutputStream(str(file), pa.Codec.detect(file.name).name) as out:
+        out.write(text)
+    place = Place(tmp_path, "lines")
+    assert place.take(7) == list(range(7))
+    assert place.rest(100) == list(range(7, 1000))
+
+
+def test_a_broken_compressed_file_is_named(tmp_path):
+    (tmp_path / "a.json.gz").write_bytes(b"no such thing")
+    with pytest.raises(SourceError, match=r"a\.json\.gz: "):
+        Place(tmp_path, "lines").take(1)
+
+
+def test_lines_know_their_files(tmp_path):
+    (tmp_path / "a b").write_text("1\n2\n")
+    (tmp_path / "c").write_text("3")
+    folder = Folder(tmp_path.as_uri(), Lines())
+    offset, _ = folder.take(BEGINNING, ["a b", "c"], [9])
+    [task] = offset["batch"]
+    found = [row for batch in folder.read(task) for row in batch.to_pylist()]
+    place = tmp_path.as_uri()
+    assert [(row[LINE], row[FILE]) for row in found] == [
+        (b"1\n", f"{place}/a b"), (b"2\n", f"{place}/a b"), (b"3", f"{place}/c"),
     ]  # fmt: skip
 
 
@@ -301,6 +371,71 @@ def test_without_a_pace_a_batch_is_everything(tmp_path):
     reader = FolderReader(Settings(place.path.as_uri(), "json", False, 2), Lines())
     assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
     assert place.rows(reader.latestOffset(BEGINNING, ReadAllAvailable())) == rows
+
+
+def test_a_batch_of_so_many_files_has_all_their_rows(tmp_path):
+    place = Place(tmp_path, "lines")
+    first, second = place.put("a", 5), place.put("b", 5)
+    reader = FolderReader(Settings(place.path.as_uri(), "json", False, 2, max_files=1), Lines())
+    limit = reader.getDefaultReadLimit()
+    offset = reader.latestOffset(BEGINNING, limit)
+    assert place.rows(offset) == first
+    assert place.rows(reader.latestOffset(offset, limit)) == second
+    # A trigger that asks for everything still gets a file at a time, as from Spark's own source.
+    assert place.rows(reader.latestOffset(BEGINNING, ReadAllAvailable())) == first
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "ours"),
+    [
+        ("json", {}, True),
+        ("json", {"timestampFormat": "yyyy", "mode": "FAILFAST"}, True),
+        ("csv", {"header": "true", "sep": ";"}, True),
+        ("parquet", {}, True),
+        ("json", {"mode": "dropMalformed"}, False),
+        ("json", {"multiLine": "true"}, False),
+        ("csv", {"header": "true", "pathGlobFilter": "*.csv"}, False),
+        ("csv", {"latestFirst": "false"}, False),
+        ("parquet", {"recursiveFileLookup": "true"}, False),
+        ("parquet", {"mode": "PERMISSIVE"}, False),
+    ],
+    ids=str,
+)
+def test_what_only_sparks_source_can_do_is_left_to_it(tmp_path, kind, options, ours):
+    assert reads(str(tmp_path), kind, options) == ours
+
+
+def test_only_folders_on_a_disk_are_read_by_us(tmp_path):
+    place = tmp_path / "some folder"
+    place.mkdir()
+    (place / "1.json").write_text("{}")
+    assert reads(str(place), "json", {})
+    assert reads(place.as_uri(), "json", {})
+    for other in (
+        place / "1.json",
+        place / "*.json",
+        place / "gone",
+        "s3://bucket/folder",
+        "hdfs://h/f",
+    ):
+        assert not reads(str(other), "json", {})
+    (place / "_spark_metadata").mkdir()  # the list of what a sink of Spark's has committed
+    assert not reads(str(place), "json", {})
+
+
+def test_folders_inside_are_not_left_out_silently(tmp_path):
+    (tmp_path / "_staging").mkdir()
+    refuse_folders_inside(str(tmp_path))
+    (tmp_path / "day=1").mkdir()
+    with pytest.raises(PlanError, match=r"has folders in it, such as 'day=1', .* recursiveFileLookup"):
+        refuse_folders_inside(str(tmp_path))
+
+
+@pytest.mark.parametrize("method", ["latestOffset", "partitions"])
+def test_offsets_of_sparks_own_source_are_refused(reading, method):
+    given = {"latestOffset": ({"logOffset": 3}, LIMIT), "partitions": (BEGINNING, {"logOffset": 3})}
+    with pytest.raises(StartError, match=r"Spark's own source of files.*latestFirst = false keeps"):
+        getattr(reading.reader, method)(*given[method])
 
 
 def test_a_run_over_what_is_there_ends(reading):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.operators.hashing import digest_columns, hash_array, hash_columns
+from tidegate.operators.hashing import digest_columns, hash_array, hash_columns, keyed_hash
 
 # A change of one of these numbers makes every checkpoint unreadable.
 GOLDEN = [
@@ -110,38 +110,81 @@ def test_hashes_spread():
 # -- digests --------------------------------------------------------------------------------------
 
 
-def digests(*columns) -> list[tuple[int, int]]:
+SECRET = bytes(range(32))
+
+
+def digests(*columns, secret=SECRET) -> list[tuple[int, int]]:
     table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
-    one, two = digest_columns(table)
+    one, two = digest_columns(table, secret)
+    assert keyed_hash(table, secret).tolist() == one.tolist()
     return list(zip(one.tolist(), two.tolist(), strict=True))
 
 
 # These, too, are stored.
 DIGESTS = [
-    (pa.bool_(), True, (0x820477342D9C40C0, 0xFFF51CBB7CECD0DE)),
-    (pa.int8(), -5, (0xCC8C009F76B44512, 0x5D43FA61C1BC5969)),
-    (pa.int64(), 7, (0xEAB29DE408AA52FD, 0x15101F2E57802EF7)),
-    (pa.uint64(), 2**64 - 1, (0x29ABBD84E8A2A2C0, 0x32D3D65873D8A95A)),
-    (pa.float64(), -1.25, (0xDF1F994378A8EBCC, 0x5E48847629B2E93F)),
-    (pa.float64(), math.nan, (0x29F5080CADA621C6, 0xB74542D0941C4E9A)),
-    (pa.decimal128(10, 2), Decimal("-12.30"), (0x3CA39B0354D51B38, 0x6ABC0F4661486773)),
-    (pa.string(), "", (0xE9E0033E3BADAF36, 0xECCCD9687C956327)),
-    (pa.string(), "ann", (0x01CBE2A478940DF9, 0xC7FFBE763542EF65)),
-    (pa.large_string(), "日本 and more", (0x98D8B78B020A1CDF, 0x5B994D13F3BA2128)),
-    (pa.binary(), b"\x00\xff", (0x13BA770676BABBF0, 0x8369617022D5A36B)),
-    (pa.date32(), date(2024, 5, 1), (0x81D52292B26EB927, 0x48B6D0B069477DD1)),
+    (pa.bool_(), True, (0x43E108A77B7390FF, 0x072524B98A48DA12)),
+    (pa.int8(), -5, (0x7A8B56CE172DEBF0, 0xFD0E73F1968D1464)),
+    (pa.int64(), 7, (0x7F0BDD803F827717, 0xD7E842590CBE1376)),
+    (pa.uint64(), 2**64 - 1, (0xA1FD3A09EF37DAAA, 0x883B325C98308FFC)),
+    (pa.float64(), -1.25, (0x6A7DB5F610254F08, 0xB94245C4AD940557)),
+    (pa.float64(), math.nan, (0xDA5553EC373E9120, 0xC79F8038B702AC9E)),
+    (pa.decimal128(10, 2), Decimal("-12.30"), (0x1360A4042034FAC0, 0xEAD8F09908C1D80D)),
+    (pa.string(), "", (0xBA048FD985711550, 0xE459F51EC9DFFB2D)),
+    (pa.string(), "ann", (0x35E2B3A3CF2FEBD2, 0x02B642798C77AEEC)),
+    (pa.large_string(), "日本 and more", (0xB092FEDF3141A2F2, 0x3F0F74111BE2937F)),
+    (pa.binary(), b"\x00\xff", (0x12BB7D453C638A9B, 0xBBBD03969818AC0C)),
+    (pa.date32(), date(2024, 5, 1), (0x20090CBA1DEC6222, 0xF27007418AFE10AD)),
     (
         pa.timestamp("us", tz="UTC"),
         datetime(2024, 5, 1, 12, tzinfo=UTC),
-        (0x6EE3CCE0C8388160, 0xF340E66338CA6E9D),
+        (0x87F4B672DDC09474, 0x4785EECCBEF6EB34),
     ),
-    (pa.int64(), None, (0x9DA44F6E0275D406, 0x8B62465C0DC15AF0)),
+    (pa.int64(), None, (0xDBD415EAE691546E, 0x2ADDF79E1DC72412)),
 ]
 
 
 @pytest.mark.parametrize(("kind", "value", "expected"), DIGESTS, ids=lambda value: str(value)[:24])
 def test_digests_stay_what_they_were(kind, value, expected):
     assert digests(pa.array([value], kind)) == [expected]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), DIGESTS, ids=lambda value: str(value)[:24])
+def test_another_secret_makes_other_digests(kind, value, expected):
+    [other] = digests(pa.array([value], kind), secret=bytes(32))
+    assert not {*other} & {*expected}
+
+
+def test_the_digest_of_several_columns_stays_what_it_was():
+    columns = [pa.array(["ann", None]), pa.array([7, 8], pa.int64())]
+    assert digests(*columns) == [
+        (0x8E242134A1533FFB, 0xA4FA24E669A34CE2),
+        (0xDD61566B470C99DA, 0x7A8611DCAC1DE87E),
+    ]
+    assert not {*digests(*columns)} & {*digests(*columns[::-1])}
+
+
+# Numbers whose products with a random number have the fewest random bits.
+POWERS = [1 << place for place in (0, 1, 31, 32, 62)]
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_whatever_the_secret_is_numbers_are_told_apart_in_every_part_of_a_digest(power):
+    numbers = pa.array([5, 5 + power], pa.int64())
+    for place in range(300):
+        (one, two), (other, another) = digests(numbers, secret=place.to_bytes(32, "big"))
+        parts = [(one ^ other) >> 32, (one ^ other) % (1 << 32), (two ^ another) >> 32]
+        assert all([*parts, (two ^ another) % (1 << 32)])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary()], ids=str)
+def test_long_values_are_told_apart_by_each_byte_and_by_their_length(kind):
+    texts = ["x" * length for length in (248, 255, 256, 257, 264, 300, 5000)]
+    texts += ["x" * place + "y" + "x" * (299 - place) for place in (0, 7, 150, 298, 299)]
+    array = pa.array([*texts, None, *texts[:3]]).cast(kind)
+    alone = [digests(array.slice(place, 1))[0] for place in range(len(array))]
+    assert digests(array) == alone
+    assert len({*alone}) == len(texts) + 1
+    assert not {*digests(array, secret=bytes(32))} & {*alone[: len(texts)]}
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)

@@ -38,6 +38,18 @@ def test_a_replayed_batch_counts_once() -> None:
     assert metrics.totals()["late_rows"] == 0
 
 
+def test_it_is_known_what_each_of_the_last_batches_put_out() -> None:
+    """As written: of a batch that is replayed the last word counts."""
+    metrics = Metrics(PLAN)
+    for batch in range(150):
+        record(metrics, batch, ("main", batch), ("late", 7))
+    record(metrics, 149, ("main", 1), ("main", 2))
+    assert metrics.rows_out_in(149) == 3
+    assert metrics.rows_out_in(50) == 50
+    assert metrics.rows_out_in(49) is None
+    assert metrics.rows_out_in(150) is None
+
+
 def test_every_counter_is_there_from_the_start() -> None:
     totals = Metrics(PLAN).totals()
     assert set(totals.values()) == {0}
@@ -58,8 +70,9 @@ def test_what_buckets_hold_is_the_latest_word_of_each() -> None:
 
 def test_entries_in_state_are_those_of_all_operators() -> None:
     metrics = Metrics(PLAN)
-    metrics.record(0, [(0, "=state_rows.a", 5), (0, "=state_rows.b", 1), (1, "=state_rows.a", 2)], 0)
-    metrics.record(1, [(0, "=state_rows.a", 4)], 0)
+    first = [(0, "=state_rows.a.x", 5), (0, "=state_rows.b.y", 1), (1, "=state_rows.a.x", 2)]
+    metrics.record(0, first, 0)
+    metrics.record(1, [(0, "=state_rows.a.x", 4)], 0)
     assert metrics.totals()["state_rows"] == 7
     assert metrics.totals()["buffer_size"] == 0
 

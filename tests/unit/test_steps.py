@@ -801,7 +801,7 @@ def test_what_side_by_side_cannot_be_is_refused():
     for results, message in (
         ({}, "together() needs results by name, such as totals=…, sessions=…"),
         ({"n": 3}, "together(n=…) takes results such as events.agg(…), got 3"),
-        ({"n": events()}, "together(n=…) takes results such as events.agg(…), got Events("),
+        ({"n": events()}, "together(n=…) takes results such as events.agg(…), got <Events by ts: ts, "),
         (
             {"main": one},
             "together() cannot name results 'main': take an identifier that is none of "

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.errors import StartError
+from tests.patience import HANG
+from tidegate.errors import CheckpointTaken, StartError
 from tidegate.spark import query as queries
 from tidegate.spark.checkpoint import last_begun
 from tidegate.spark.ownership import Ownership
@@ -46,7 +47,7 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
 
     def wait(packed: Any) -> None:
         waits.set()
-        assert stopped.wait(60)
+        assert stopped.wait(HANG)
         raise InterruptedError("by the stop")
 
     def batch() -> None:
@@ -61,11 +62,11 @@ def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
     writer.end(lambda: True)
     late = Thread(target=batch)
     late.start()
-    assert waits.wait(60)
+    assert waits.wait(HANG)
     writer.end(lambda: True)  # a second stop does not wait for the batch
     assert seen == []
     stopped.set()
-    late.join(60)
+    late.join(HANG)
     assert list(map(str, seen)) == ["by the stop"]
 
 
@@ -83,6 +84,17 @@ def test_a_drain_stops_first(tmp_path: Path) -> None:
     recorded = Recorded(active=True)
     query_of(writer_at(tmp_path), recorded).stop(drain=True)
     assert recorded.calls == ["stop", "drain"]
+
+
+def test_a_query_that_lost_its_checkpoint_drains_nothing(tmp_path: Path) -> None:
+    writer, recorded = writer_at(tmp_path), Recorded(active=True)
+    writer.ownership.take()
+    Ownership.next(tmp_path.as_uri()).take()
+    with pytest.raises(CheckpointTaken):
+        writer(NOTHING, 0)  # before anything is asked of the batch
+    with pytest.raises(CheckpointTaken):
+        query_of(writer, recorded).stop(drain=True)
+    assert recorded.calls == ["stop"]
 
 
 def test_a_drain_that_is_refused_stops_all_the_same(tmp_path: Path) -> None:
@@ -108,7 +120,7 @@ def test_a_batch_that_an_earlier_run_may_have_written_is_written_first(tmp_path:
     assert not writer._ended, "the batch can still be written"
     writer._last = 0
     (tmp_path / "commits" / "0").touch()
-    ends.join(60)
+    ends.join(HANG)
     assert writer._ended
 
 

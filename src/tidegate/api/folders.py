@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from tidegate.connectors.folder import Order
+from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros
 from tidegate.spark.pacing import Pace
 
@@ -24,7 +26,7 @@ def pace(
 
     >>> import tidegate as tg
     >>> tg.pace("500 ms", most=200_000)
-    Pace(target=500000, least=1000, most=200000, start=None)
+    <Pace 500 ms a batch, 1,000 to 200,000 rows>
     """
     return Pace(micros(target, "pace(target)"), least, most, start)
 
@@ -37,15 +39,24 @@ def read_folder(
     format: str = "json",
     pace: Pace | None = None,
     max_rows: int | None = None,
+    max_files: int | None = None,
+    order: Order = "name",
+    invalid_fields: Literal["null", "errors"] = "null",
     **options: str,
 ) -> DataFrame:
     """The rows of the files in a folder, present and future, as a streaming DataFrame.
 
     With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file; with
-    `max_rows` up to so many; without, everything there is. Formats are `json` (a line each), `csv` and
-    `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV. Files must
-    appear by a rename and never change. Rows of Parquet go from file to operator in one place, and
-    never pass Spark.
+    `max_rows` up to so many, with `max_files` those of so many files; without, everything there is.
+    Files are taken by name, in which numbers count as numbers (`2.json` before `10.json`), whatever
+    their times; `order="modified"` takes them by modification time. Formats are `json` (a line each),
+    `csv` and `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV.
+    Files must appear by a rename and never change. Rows of Parquet go from file to operator in one
+    place, and never pass Spark.
+
+    A line that is no JSON is a row of nulls to Spark. `tg.events` sends it to the errors channel: the
+    line itself, its file and the reason. A field that is not of its declared type is null; with
+    `invalid_fields="errors"` its row goes there, too, and the reason names the field.
 
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(
@@ -56,4 +67,9 @@ def read_folder(
     """
     from tidegate.spark import folder
 
-    return folder.read_folder(spark, fspath(path), schema, format, pace, max_rows, options)
+    if invalid_fields not in ("null", "errors"):
+        raise PlanError(f"read_folder(invalid_fields={invalid_fields!r}): it is 'null' or 'errors'")
+    limits, strict = folder.Limits(max_rows, max_files), invalid_fields == "errors"
+    return folder.read_folder(
+        spark, fspath(path), schema, format, pace, options, limits, order, strict=strict
+    )

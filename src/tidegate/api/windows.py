@@ -20,6 +20,8 @@ def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
 def hopping(size: Duration, slide: Duration, offset: Duration = "0 s") -> Hopping:
     """Windows of one size that start every `slide`; they overlap, or leave gaps.
 
+    Spark, Flink and Beam call these windows "sliding".
+
     >>> print(tg.hopping("1 minute", "10 seconds"))
     hopping(1 minute, 10 seconds)
     """
@@ -56,6 +58,9 @@ def sliding(
     lookback: Duration, lookahead: Duration | None = None, *, when: str | None = None
 ) -> Sliding:
     """Around each row the rows of its key from `lookback` before it to `lookahead` after it.
+
+    SQL writes such windows as `OVER (… RANGE …)`. What Spark, Flink and Beam call "sliding" windows
+    is `tg.hopping`.
 
     One result for each row: its own columns and the aggregates. Without a lookahead it leaves at
     once, over what has arrived; with one, when the watermark has passed the end of the range. `when`

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
@@ -20,12 +18,10 @@ def run(arguments: Namespace) -> int:
     if there:
         raise PipelineError(f"{folder / there[0]} exists already: name another folder")
     starter = files("tidegate.cli") / "starter"
-    now = time.time()
-    for age, name in enumerate(reversed(_STARTER)):
+    for name in _STARTER:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text((starter / name).read_text("utf-8"), "utf-8")
-        os.utime(file, (now - age, now - age))  # Spark takes files in the order of their times
     pipeline = folder / _STARTER[0]
     print(f"wrote {pipeline}, and some clicks to run it on:\n")
     print(f"  tidegate explain {pipeline}\n  tidegate run {pipeline} --once")

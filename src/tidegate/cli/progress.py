@@ -50,11 +50,12 @@ class Reports:
     def _batch(self, progress: Any) -> Batch:
         counts = (progress.observedMetrics or {}).get("tidegate")
         counted = counts.asDict() if counts else {}
+        rows_out = self.query.rows_out_in(progress.batchId)
         return Batch(
             self.name,
             progress.batchId,
             counted.get("rows_in", progress.numInputRows),
-            counted.get("rows_out", progress.numInputRows),
+            0 if rows_out is None else rows_out,
             round(progress.processedRowsPerSecond or 0.0, 1),
             _watermark(progress.eventTime.get("watermark")),
             counted.get("late_rows", 0),

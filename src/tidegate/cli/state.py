@@ -14,7 +14,7 @@ from tidegate.errors import StateError
 from tidegate.plan.identity import SHARED
 
 if TYPE_CHECKING:
-    from tidegate.spark.inspection import OperatorState
+    from tidegate.spark.summary import OperatorState
 
 
 def run(arguments: Namespace) -> int:
@@ -22,21 +22,48 @@ def run(arguments: Namespace) -> int:
     checkpoint = arguments.checkpoint
     if not (checkpoint / "tidegate.json").is_file():  # told before Spark is started
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
-    with session(arguments) as spark:
-        from tidegate.spark.inspection import snapshot_of, states_of
-
-        if arguments.export is not None:
-            exported = snapshot_of(spark, str(checkpoint))
-            arguments.export.write_bytes(exported)
-            print(f"{len(exported):,} bytes in {arguments.export}")
-            return OK
-        states = states_of(spark, str(checkpoint))
+    if arguments.export is not None:
+        return _export(arguments)
+    states = _noted(str(checkpoint)) or _read(arguments)
     if arguments.json:
         print(json.dumps([_values(state) for state in states], indent=2))
     else:
         texts = [_text(number, state) for number, state in enumerate(states, 1)]
-        print("\n\n".join(texts) or "the query keeps nothing")
+        print("\n\n".join([*texts, *_as_of(states)]) or "the query keeps nothing")
     return OK
+
+
+def _export(arguments: Namespace) -> int:
+    with session(arguments) as spark:
+        from tidegate.spark.inspection import snapshot_of
+
+        exported = snapshot_of(spark, str(arguments.checkpoint))
+    arguments.export.write_bytes(exported)
+    print(f"{len(exported):,} bytes in {arguments.export}")
+    return OK
+
+
+def _noted(checkpoint: str) -> list[OperatorState] | None:
+    """What the query has written down after its last batch, if that is all there is to know."""
+    from tidegate.connectors import location
+    from tidegate.spark.checkpoint import last_batch, stored_identity
+    from tidegate.spark.summary import summary_of
+
+    place = location(checkpoint)
+    identity = stored_identity(place)
+    return None if identity is None else summary_of(place, identity, last_batch(place))
+
+
+def _read(arguments: Namespace) -> list[OperatorState]:
+    """What Spark finds in the stored state."""
+    with session(arguments) as spark:
+        from tidegate.spark.inspection import states_of
+
+        return states_of(spark, str(arguments.checkpoint))
+
+
+def _as_of(states: list[OperatorState]) -> list[str]:
+    return [f"after batch {states[0].batch}"] if states else []
 
 
 def _values(state: OperatorState) -> dict[str, Any]:

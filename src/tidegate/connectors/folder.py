@@ -1,8 +1,9 @@
 """A folder of files as one sequence of rows, cut wherever a batch is to end.
 
-Files are taken by modification time, then name. What has been read is known by name, not by time: a file
-that appears late with an old time is simply the next one. Writers must let files appear whole, by a
-rename, and never change them.
+Files are taken by name, in which numbers count as numbers, so that a copy of a folder is read like the
+folder itself; or, if asked for, by modification time. What has been read is known by name: a file that
+appears late, with a smaller name or an old time, is simply the next one. Writers must let files appear
+whole, by a rename, and never change them.
 
 An offset has all that a batch is made of, so that a replay from Spark's offset log repeats its rows:
 
@@ -17,12 +18,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import posixpath
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +37,12 @@ Offset = dict[str, Any]
 #: A file's name, and the positions between which its rows are.
 Piece = tuple[str, int, int]
 
+#: What decides which file comes first.
+Order = Literal["name", "modified"]
+
+#: The columns of files of lines: a line with what ends it, and the file it is from.
+LINE, FILE = "value", "file"
+
 #: Where nothing has been read.
 BEGINNING: Offset = {"read": "", "open": None, "batch": []}
 
@@ -43,6 +51,8 @@ _CHUNK_BYTES = 4 << 20
 _CHUNK_ROWS = 100_000
 
 _NEWLINE = b"\n"
+#: How names of compressed files of lines end.
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 #: The bytes that stand for the name of a file that has been read.
 _MARK_BYTES = 8
 
@@ -58,6 +68,10 @@ class Cut:
 
 class Format(Protocol):
     """How rows lie in a file."""
+
+    def opened(self, file: pa.NativeFile, name: str) -> pa.NativeFile:
+        """The file as positions are counted in it."""
+        ...
 
     def begin(self, file: pa.NativeFile) -> int:
         """The position of the first row."""
@@ -77,6 +91,13 @@ class Lines:
     """A row is a line, of JSON or CSV, handed on as it is; `header` is a first line to be left out."""
 
     header: bool = False
+
+    def opened(self, file: pa.NativeFile, name: str) -> pa.NativeFile:
+        """Of a compressed file, known by how its name ends, the text: positions are those in it."""
+        if not name.lower().endswith(_COMPRESSED):
+            return file
+        codec = pa.Codec.detect(name.lower()).name
+        return pa.BufferReader(pa.CompressedInputStream(file, codec).read())
 
     def begin(self, file: pa.NativeFile) -> int:
         return self.cut(file, 0, 1).end if self.header else 0
@@ -115,6 +136,9 @@ class Parquet:
     """Columns by name, as the given types; one that a file does not have is null."""
 
     schema: pa.Schema
+
+    def opened(self, file: pa.NativeFile, name: str) -> pa.NativeFile:
+        return file
 
     def begin(self, file: pa.NativeFile) -> int:
         return 0
@@ -159,17 +183,31 @@ class Folder:
 
     uri: str
     format: Format
+    order: Order = "name"
 
     def names(self) -> list[str]:
         """The files that are there, in the order in which they are taken."""
         filesystem, path = fs.FileSystem.from_uri(self.uri)
         found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        files = [(info.mtime_ns, info.base_name) for info in found if info.is_file]
-        return [name for _, name in sorted(files) if not name.startswith(("_", "."))]
+        files = [info for info in found if info.is_file and not info.base_name.startswith(("_", "."))]
+        if self.order == "modified":
+            files.sort(key=lambda info: (info.mtime_ns, info.base_name))
+        else:
+            files.sort(key=lambda info: _by_name(info.base_name))
+        return [info.base_name for info in files]
 
-    def take(self, start: Offset, names: Sequence[str], shares: Iterable[int]) -> tuple[Offset, int]:
-        """The offset up to so many rows further for each task, and how many rows there were."""
-        cutting = _Cutting(self, start, names)
+    def take(
+        self,
+        start: Offset,
+        names: Sequence[str],
+        shares: Iterable[int],
+        most_files: int | None = None,
+    ) -> tuple[Offset, int]:
+        """The offset up to so many rows further for each task, and how many rows there were.
+
+        With `most_files` no more files than these are begun; those without rows do not count.
+        """
+        cutting = _Cutting(self, start, names, most_files)
         batch = list(takewhile(bool, map(cutting.pieces, shares)))
         return cutting.offset(batch) if batch else start, cutting.rows
 
@@ -183,7 +221,13 @@ class Folder:
         """The rows of pieces, in their order."""
         for name, begin, end in pieces:
             with self._opened(name) as file:
-                yield from self.format.read(file, begin, end)
+                for rows in self.format.read(file, begin, end):
+                    yield self._named(rows, name) if isinstance(self.format, Lines) else rows
+
+    def _named(self, lines: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """Lines with the file that they are from."""
+        whole = pa.repeat(pa.scalar(posixpath.join(self.uri, name), pa.string()), lines.num_rows)
+        return lines.append_column(FILE, whole)
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[pa.NativeFile]:
@@ -191,21 +235,24 @@ class Folder:
         whole = posixpath.join(self.uri, name)
         try:
             with filesystem.open_input_file(posixpath.join(path, name)) as file:
-                yield file
+                yield self.format.opened(file, name)
         except FileNotFoundError as error:
             raise SourceError(
                 f"{whole} is gone, and rows of it belong to a batch that is begun: put it back, or one "
                 "with the same rows"
             ) from error
-        except (pa.ArrowException, EOFError) as error:
+        except (pa.ArrowException, EOFError, OSError) as error:
             raise SourceError(f"{whole}: {error}") from error
 
 
 class _Cutting:
     """Cuts pieces from what an offset has left of a folder."""
 
-    def __init__(self, folder: Folder, start: Offset, names: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Folder, start: Offset, names: Sequence[str], most_files: int | None
+    ) -> None:
         self._folder = folder
+        self._files_left = len(names) if most_files is None else most_files
         there = {_mark(name): name for name in names}
         read = _marks(start["read"])
         self._read = [mark for mark in read if mark in there]
@@ -220,10 +267,14 @@ class _Cutting:
         """The next rows, as far as there are any."""
         pieces: list[Piece] = []
         while rows and self._queue:
-            name, position = self._queue.popleft()
+            name, position = self._queue[0]
+            if position is None and not self._files_left:
+                break
+            self._queue.popleft()
             begin, cut = self._folder.cut(name, position, rows)
             if cut.rows:
                 pieces.append((name, begin, cut.end))
+                self._files_left -= position is None
             if cut.is_last:
                 self._read.append(_mark(name))
             else:
@@ -239,6 +290,12 @@ class _Cutting:
             "open": begun[0] if begun else None,
             "batch": [[list(piece) for piece in pieces] for pieces in batch],
         }
+
+
+def _by_name(name: str) -> tuple[list[str | int], str]:
+    """What files are sorted by: text and numbers in turn; `01` and `1` are told apart by the whole."""
+    parts = re.split("([0-9]+)", name)
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)], name
 
 
 def _mark(name: str) -> bytes:
@@ -263,4 +320,4 @@ def _as_lines(text: bytes) -> pa.RecordBatch:
         ends = np.append(ends, len(text))
     edges = np.concatenate([[0], ends]).astype(np.int32)
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(text)]
-    return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(ends), buffers)], ["value"])
+    return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(ends), buffers)], [LINE])

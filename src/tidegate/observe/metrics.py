@@ -13,6 +13,15 @@ from tidegate.operators.kernels import counters_of
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan, outlets_of
 
+#: By an operator's plan, then by bucket: what is kept there.
+Kept = dict[str, dict[int, dict[str, int]]]
+
+#: What gauges of state are called, and the operator of those that an earlier run has seen.
+_STATE, _BEFORE = "state_", "before"
+
+#: Of so many batches it is known what each put out: Spark tells of as many.
+_REMEMBERED = 100
+
 #: A bucket, a channel, and how many rows (or how much of something) it has there.
 Packed = tuple[int, str, int]
 
@@ -29,6 +38,7 @@ class Metrics:
     load: dict[str, int] = field(default_factory=dict)
     _batches: dict[int, Counter[str]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
+    _rows_out: dict[int, int] = field(default_factory=dict)
     _held: dict[tuple[int, str], int] = field(default_factory=dict)
     _reached: int | None = None
     _passed: int | None = None
@@ -47,7 +57,7 @@ class Metrics:
             self.load.clear()
             for bucket, channel, rows in packed:
                 if channel.startswith(GAUGE):
-                    self._held[bucket, channel.removeprefix(GAUGE)] = rows
+                    self._hold(bucket, channel.removeprefix(GAUGE), rows)
                 elif channel.startswith(LOAD):
                     name = channel.removeprefix(LOAD)
                     self.load[name] = max(rows, self.load.get(name, 0))
@@ -58,6 +68,7 @@ class Metrics:
             self._passed, self._reached = self._reached, self.sources.aligner.watermark
             self._observe(highest, now)
             self._batches[batch_id] = counts
+            self._rows_out[batch_id] = sum(counts[outlet] for outlet in self.outlets)
             self._fold_old()
         return counts
 
@@ -76,6 +87,34 @@ class Metrics:
             named["rows_out"] = sum(total[outlet] for outlet in self.outlets)
             named["late_dropped_count"] = named["late_dropped"]
             return named | held | self.sources.metrics()
+
+    def kept(self) -> Kept:
+        """What each bucket of each operator keeps, by the operator's plan: gauges without a prefix."""
+        kept: Kept = {}
+        with self._lock:
+            for (bucket, name), held in self._held.items():
+                if name.startswith(_STATE):
+                    gauge, plan, _ = name.removeprefix(_STATE).split(".")
+                    kept.setdefault(plan, {}).setdefault(bucket, {})[gauge] = held
+        return kept
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from what an earlier run has seen; each bucket until this one looks at it."""
+        with self._lock:
+            for plan, buckets in kept.items():
+                for bucket, gauges in buckets.items():
+                    for gauge, held in gauges.items():
+                        self._held.setdefault((bucket, f"{_STATE}{gauge}.{plan}.{_BEFORE}"), held)
+
+    def _hold(self, bucket: int, name: str, held: int) -> None:
+        self._held[bucket, name] = held
+        if name.startswith(_STATE):
+            self._held.pop((bucket, f"{name.rpartition('.')[0]}.{_BEFORE}"), None)
+
+    def rows_out_in(self, batch_id: int) -> int | None:
+        """The rows that left in a batch, if it was one of the last."""
+        with self._lock:
+            return self._rows_out.get(batch_id)
 
     def _held_by_all(self, gauge: str) -> int:
         """What all buckets of all operators hold of something."""
@@ -106,6 +145,8 @@ class Metrics:
         # Only the newest batch can be replayed, so older ones need no entry of their own.
         for batch_id in sorted(self._batches)[:-2]:
             self._past += self._batches.pop(batch_id)
+        for batch_id in sorted(self._rows_out)[:-_REMEMBERED]:
+            del self._rows_out[batch_id]
 
 
 def _name(channel: str) -> str:

@@ -2,6 +2,10 @@
 
 State is ids, as digests of 128 bits, with the event times of their first rows. A row goes on in the
 batch it comes in, whether or not its time has come: what reads it judges it as it would a source's.
+
+Ids come from producers, of whom one may want the rows of another to be taken for duplicates. So digests
+have a secret. Each bucket has its own, in its state: whatever runs the kernel finds it there, in a
+stream of any checkpoint as in a batch, and it never leaves the bucket.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.hashing import digest_columns
+from tidegate.operators.hashing import digest_columns, keyed_hash
 from tidegate.operators.keyed import Partials, Turn
-from tidegate.operators.late import NEVER, as_arrived
+from tidegate.operators.late import NEVER
 from tidegate.operators.row_table import RowTable
-from tidegate.operators.rows import RowKernel
+from tidegate.operators.rows import OWN, RowKernel
 from tidegate.operators.state import BucketState
 from tidegate.plan.passages import Dedupe
 from tidegate.plan.time import render
@@ -32,6 +37,9 @@ _LARGE = 1 << 16
 
 #: Ids are looked for by their first bits, of which there are so many patterns for each.
 _SPARSE = 16
+
+#: Which bucket an id belongs to everybody may know.
+_NO_SECRET = b""
 
 
 class DedupeKernel(RowKernel):
@@ -54,12 +62,8 @@ class DedupeKernel(RowKernel):
 
     # -- pack ---------------------------------------------------------------------------------
 
-    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
-        ids = as_arrived(rows, self.time).select(self.ids)
-        return pl.DataFrame(dict(zip(DIGEST, digest_columns(ids), strict=True)))
-
-    def homes(self, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
-        place = packed.states[TWO].to_numpy() % np.uint64(len(buckets))
+    def homes(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
+        place = keyed_hash(rows.select(self.ids), _NO_SECRET) % np.uint64(len(buckets))
         return np.asarray(buckets, dtype=np.int32)[place.astype(np.int64)]
 
     # -- step ---------------------------------------------------------------------------------
@@ -82,13 +86,20 @@ class DedupeKernel(RowKernel):
         came = self.in_order(turn)
         if came is None:
             return None
-        ids, time = Ids.of(came), came[TIME].to_numpy()
+        ids = Ids.of(*digest_columns(self._ids_of(came), turn.state.secret))
+        time = came[TIME].to_numpy()
         late = time < oldest
         counts = ~late if turn.watermark is None else ~late | self.router.moves(time, turn.watermark)
         new = ~self._known(turn.state, ids, oldest)[ids.code]
         new &= _up_to_the_first(ids.code, counts & new, len(ids.one))
         turn.out.counts["duplicates_filtered"] += int(len(new) - new.sum())
-        return self.without_late(turn, came.filter(pl.Series(new)), late[new])
+        first = self.without_late(turn, came.filter(pl.Series(new)), late[new])
+        # Of rows that were moved in time, too, these are the ids they arrived with.
+        return None if first is None else first.with_columns(ids.columns(ids.code[new & counts]))
+
+    def _ids_of(self, came: pl.DataFrame) -> pa.Table:
+        columns = [TIME if name == self.time else OWN + name for name in self.ids]
+        return blobs.to_arrow(came.select(columns))
 
     def _known(self, state: BucketState, ids: Ids, oldest: int) -> np.ndarray:
         """Which ids are remembered?"""
@@ -109,8 +120,8 @@ class Ids:
     code: np.ndarray
 
     @classmethod
-    def of(cls, rows: pl.DataFrame) -> Ids:
-        one, two = (rows[half].to_numpy() for half in DIGEST)
+    def of(cls, one: np.ndarray, two: np.ndarray) -> Ids:
+        """From the halves of each row's digest."""
         order = np.argsort(one)
         _order_ties(order, one, two)
         one, two = one[order], two[order]
@@ -118,6 +129,10 @@ class Ids:
         code = np.empty(len(order), dtype=np.int64)
         code[order] = np.cumsum(first) - 1
         return cls(one[first], two[first], code)
+
+    def columns(self, places: np.ndarray) -> list[pl.Series]:
+        """The digests at these places, as they are kept."""
+        return [pl.Series(ONE, self.one[places]), pl.Series(TWO, self.two[places])]
 
     def near(self, one: np.ndarray) -> np.ndarray:
         """Which of many first halves may be here: all that are, and a few others."""

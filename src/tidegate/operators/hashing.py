@@ -1,15 +1,27 @@
-"""Hashes of values that never change: state is laid out by them and outlives every library version."""
+"""Hashes of values that never change: state is laid out by them and outlives every library version.
 
+Those without a secret can be forged. They decide where rows go, which costs balance and no row: buckets,
+shards of admission, what is shed. What a row *is* they never decide: keys that share a hash are compared
+by value, and ids of which nothing else is kept have digests with a secret.
+"""
+
+import hashlib
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+#: Which rows of an array, and a number for each, or one for all.
+Rows = np.ndarray | slice
+Words = np.ndarray | np.uint64
+
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(0x100000001B3)
-#: Where the two halves of a digest begin.
-_ONE, _TWO = np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344)
+#: How many hashes of 32 bits make a digest.
+_LANES, _HALF = 4, np.uint64(32)
+#: Values of more words than this are hashed before they are.
+_LONG_WORDS = 32
 #: The first so many bytes of a word.
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 _POWERS = np.array([pow(int(_PRIME), i, 1 << 64) for i in range(64)], dtype=np.uint64)
@@ -30,40 +42,90 @@ def hash_columns(table: pa.Table) -> np.ndarray:
     return total
 
 
-def digest_columns(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def digest_columns(table: pa.Table, secret: bytes) -> tuple[np.ndarray, np.ndarray]:
     """128 bits per row, in two halves, that stand for its values: the columns' order counts.
 
-    Two rows that differ have the same ones with a probability of 2⁻¹²⁸.
+    Two rows that differ, chosen by somebody who does not know the secret, have the same ones with a
+    probability of 2⁻¹²⁸ over all secrets, as far as SHAKE-256 and BLAKE2b cannot be told from chance.
+    Whoever knows the secret can make up as many such rows as they like.
     """
-    one, two = (np.full(table.num_rows, seed) for seed in (_ONE, _TWO))
-    for column in table.columns:
-        array = _whole(column)
-        null = np.flatnonzero(array.is_null())
-        # Two different words: no value is both.
-        of_null = mix(one[null] ^ _NULL), mix(two[null] * _PRIME + ~_NULL)
-        for rows, word in _words(array):
-            one[rows] = mix(one[rows] ^ word)
-            two[rows] = mix(two[rows] * _PRIME + word)
-        one[null], two[null] = of_null
-    return one, two
+    one, two, three, four = _lanes(table, secret, _LANES)
+    return one | two >> _HALF, three | four >> _HALF
 
 
-def _words(array: pa.Array) -> Iterator[tuple[np.ndarray | slice, np.ndarray]]:
-    """Values in pieces of 64 bits: which rows have one more, and what it is."""
+def keyed_hash(table: pa.Table, secret: bytes) -> np.ndarray:
+    """The first half of the digest, for those who compare values afterwards."""
+    one, two = _lanes(table, secret, _LANES // 2)
+    return one | two >> _HALF
+
+
+def _lanes(table: pa.Table, secret: bytes, count: int) -> list[np.ndarray]:
+    """Independent hashes of 32 bits for each row, in the upper halves of words.
+
+    A lane is the sum of a row's pieces of 32 bits, each multiplied by a random number of 64 bits that
+    belongs to its place ("multilinear" hashing: Lemire and Kaser, Strongly universal string hashing is
+    fast). If two rows differ in a place that both have, the upper halves are the same for one in 2³² of
+    the choices of its number, whatever the rows are. They do: a value begins with its length, so none is
+    the beginning of another, and each column has places of its own.
+    """
+    totals = [np.full(table.num_rows, start) for start in _numbers(secret, b"start", _LANES)[:count]]
+    for place, column in enumerate(table.columns):
+        own = _numbers(secret, place.to_bytes(4, "little"), 2 * _LANES * (_LONG_WORDS + 1))
+        # Two for each lane and word: those of the lengths, then those of the values.
+        factors = own.reshape(_LONG_WORDS + 1, _LANES, 2)
+        for (rows, word), numbers in zip(_words(_whole(column), secret), factors, strict=False):
+            low, high = word & _FIRST_BYTES[4], word >> _HALF
+            for total, (one, two) in zip(totals, numbers, strict=False):
+                total[rows] += low * one + high * two
+    return [total & ~_FIRST_BYTES[4] for total in totals]
+
+
+def _numbers(secret: bytes, name: bytes, count: int) -> np.ndarray:
+    """Numbers that are random to everybody who does not know the secret."""
+    return np.frombuffer(hashlib.shake_256(secret + name).digest(8 * count), dtype="<u8")
+
+
+def _words(array: pa.Array, secret: bytes) -> Iterator[tuple[Rows, Words]]:
+    """Values as words of 64 bits, their length first: which rows have one more, and what it is.
+
+    A null has none.
+    """
+    present = np.flatnonzero(array.is_valid()) if array.null_count else slice(None)
     bits = _bits(array)
     if bits is not None:
-        yield slice(None), bits
+        yield present, np.uint64(1)
+        yield present, bits[present]
         return
     offsets, data = _bytes(array)
-    lengths = np.diff(offsets)
-    yield slice(None), lengths.astype(np.uint64)
+    yield present, np.diff(offsets)[present].astype(np.uint64) + np.uint64(1)
+    yield from _words_of_bytes(*_shortened(offsets, data, secret))
+
+
+def _words_of_bytes(offsets: np.ndarray, data: np.ndarray) -> Iterator[tuple[Rows, Words]]:
+    lengths, begin = np.diff(offsets), offsets[:-1]
     padded = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
     words = np.ndarray(len(data) + 1, dtype="<u8", buffer=padded, strides=(1,))  # one from each byte on
-    rows, start = np.flatnonzero(lengths), 0
-    while len(rows):
-        left = lengths[rows] - start
-        yield rows, words[offsets[rows] + start] & _FIRST_BYTES[np.minimum(left, 8)]
-        rows, start = rows[left > 8], start + 8
+    for start in range(0, lengths.max(initial=0), 8):
+        # Where all rows go on, and most often they do, nothing is looked up.
+        goes_on = lengths > start
+        rows = slice(None) if goes_on.all() else np.flatnonzero(goes_on)
+        left = np.minimum(lengths[rows] - start, 8)
+        yield rows, words[begin[rows] + start] & _FIRST_BYTES[left]
+
+
+def _shortened(offsets: np.ndarray, data: np.ndarray, secret: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The same bytes, a keyed hash in place of each value that is longer than there are numbers for."""
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) <= 8 * _LONG_WORDS:
+        return offsets, data
+    values = np.split(data, offsets[1:-1])
+    short = [
+        np.frombuffer(hashlib.blake2b(value.tobytes(), key=secret).digest(), np.uint8)
+        if len(value) > 8 * _LONG_WORDS
+        else value
+        for value in values
+    ]
+    return np.cumsum([0, *map(len, short)]), np.concatenate(short)
 
 
 def hash_array(values: pa.Array | pa.ChunkedArray) -> np.ndarray:

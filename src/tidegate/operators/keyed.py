@@ -148,7 +148,7 @@ class KeyedInput(ABC):
     def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
         if not len(packed.states):
             return
-        home = self.homes(packed, buckets)
+        home = self.homes(rows, packed, buckets)
         for bucket in np.unique(home).tolist():
             here = home == bucket
             states = packed.states.filter(pl.Series(here))
@@ -161,7 +161,7 @@ class KeyedInput(ABC):
                 tables.append(carried_rows.append_column(_OWNER, owner))
             yield Parcel(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
-    def homes(self, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
+    def homes(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
         """The bucket of each state."""
         return keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
 

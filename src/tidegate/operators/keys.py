@@ -1,18 +1,22 @@
 """Keys as integers: values are looked at once per batch, everything after works on codes."""
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.hashing import digest_columns, hash_columns
+from tidegate.operators.hashing import hash_columns, keyed_hash
 
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
 
 #: More chunks than this are made one: looking up values in many is slow.
 _MANY_CHUNKS = 8
+
+#: So nobody can send keys that are all looked up in the same place.
+_SECRET = os.urandom(32)
 
 
 def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
@@ -110,8 +114,8 @@ class KeyIndex:
 
 
 def _hashes(keys: pa.Table) -> np.ndarray:
-    """What keys are looked up by, in memory alone."""
-    return digest_columns(keys)[0]
+    """What keys are looked up by, in the memory of this process alone."""
+    return keyed_hash(keys, _SECRET)
 
 
 def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:

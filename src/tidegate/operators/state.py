@@ -64,6 +64,7 @@ class Page:
     low: int
     high: int
     rows: int
+    bytes: int = 0
 
 
 @dataclass
@@ -74,6 +75,8 @@ class Directory:
     watermark: int | None = None
     timer: int | None = None
     pages: list[Page] = field(default_factory=list)
+    #: Hexadecimal; only where an operator has asked for one.
+    secret: str | None = field(default=None, repr=False)
 
     def to_bytes(self) -> bytes:
         return bytes([blobs.VERSION]) + json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -138,6 +141,13 @@ class BucketState:
                 "checkpoint location. If only the number of shuffle partitions differs, buckets=… can "
                 "be what it was at first"
             )
+
+    @property
+    def secret(self) -> bytes:
+        """Random bytes that are the bucket's own for as long as it has pages."""
+        if self.directory.secret is None:
+            self.directory.secret = os.urandom(32).hex()
+        return bytes.fromhex(self.directory.secret)
 
     # -- keys -------------------------------------------------------------------------------
 
@@ -259,9 +269,10 @@ class BucketState:
         while high // width - low // width >= _MAX_RANGES:
             width *= 2
         for part in _split(rows, position, width):
-            page = Page(os.urandom(6).hex(), table, generation, *_bounds(part, position), len(part))
-            own = own_keys(self.known_keys, part)
-            self._store.put(page.id, blobs.encode(own, compressed=True))
+            stored = blobs.encode(own_keys(self.known_keys, part), compressed=True)
+            low, high = _bounds(part, position)
+            page = Page(os.urandom(6).hex(), table, generation, low, high, len(part), len(stored))
+            self._store.put(page.id, stored)
             self._resident.pages[page.id] = part
             self.directory.pages.append(page)
 

@@ -78,7 +78,12 @@ class _Builder:
 
     def _stream(self, name: str, given: model.Stream) -> Stream:
         path = ("streams", name)
-        own = {"path": given.path, "format": given.format, "pace": given.pace}
+        own = {
+            "path": given.path,
+            "format": given.format,
+            "pace": given.pace,
+            "invalid_fields": given.invalid_fields,
+        }
         options = {
             name: _text(value) for name, value in (own | given.options).items() if value is not None
         }
@@ -154,7 +159,7 @@ class _Builder:
 
     def check_channels(self, insert: Insert) -> None:
         """Each channel has a sink, but for errors, which are counted anyway; each sink has a channel."""
-        channels = [MAIN] if insert.plan is None else list(insert.plan.channels)
+        channels = [MAIN, ERROR_CHANNEL] if insert.plan is None else list(insert.plan.channels)
         for name in insert.sinks:
             if name not in channels:
                 problem = f"no channel {name!r}; {did_you_mean(name, channels)}"

@@ -268,6 +268,7 @@ class Stream(Model):
     format: Literal["json", "csv", "parquet"] | None = None
     eventtime: EventTime | None = None
     pace: DurationText | None = None
+    invalid_fields: Literal["null", "errors"] | None = None
     options: dict[str, OptionValue] = {}
 
 

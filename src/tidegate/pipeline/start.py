@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import PlanError
@@ -10,12 +12,13 @@ from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
 from tidegate.spark import query
+from tidegate.spark.decoding import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.lower import to_df
 from tidegate.spark.pacing import Pace, mark_of, marked
 from tidegate.spark.passing import PassingQuery, start_passing
 from tidegate.spark.readers import pace_of, read
 from tidegate.spark.schema import spark_schema
-from tidegate.sql.program import Input, Insert
+from tidegate.sql.program import Input, Insert, Projection
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame
@@ -31,21 +34,31 @@ def start(spark: Any, job: Job, *, once: bool = False) -> Running:
     pace = _watched(insert.inputs)
     sinks = {channel: sink_of(table) for channel, table in insert.sinks.items()}
     if insert.plan is None:
-        return start_passing(
-            frames[0], job.checkpoint, sinks[MAIN], trigger=trigger, name=job.name, pace=pace
-        )
+        return start_passing(frames[0], job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace)
     if insert.steps:
         results = spark.createDataFrame([], spark_schema(insert.plan.schema))
         sinks[MAIN] = Selected(sinks[MAIN], insert.steps, insert.kept, results)
     return query.start(
-        insert.plan, frames, job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace
+        insert.plan,
+        frames,
+        job.checkpoint,
+        sinks,
+        trigger=trigger,
+        name=job.name,
+        pace=pace,
+        selects=partial(select, steps=insert.steps) if _filters(insert) else None,
     )
+
+
+def _filters(insert: Insert) -> bool:
+    """May SELECT leave some of the results out?"""
+    return any(step.where is not None for step in insert.steps)
 
 
 def answer(spark: Any, insert: Insert) -> DataFrame:
     """What a query says about the rows that are there now: nothing is late, every window closes."""
     frames = [_rows(spark, one, streaming=False) for one in insert.inputs]
-    rows = frames[0] if insert.plan is None else to_df(insert.plan, frames)
+    rows = valid(frames[0]) if insert.plan is None else to_df(insert.plan, frames)
     return select(rows, insert.steps)
 
 
@@ -54,8 +67,16 @@ def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str =
     rows = read(
         spark, one.connector, one.schema, one.options, streaming=streaming, checkpoint=checkpoint
     )
+    steps = [_with_origin(step) for step in given.steps] if has_origin(rows) else given.steps
     # Still marked as a reader's: none of the columns may be as it was read.
-    return marked(select(rows, given.steps), mark_of(rows))
+    return marked(select(rows, steps), mark_of(rows))
+
+
+def _with_origin(step: Projection) -> Projection:
+    """Rows that cannot be used go to the errors, whatever the condition: no value of theirs meets it."""
+    where = None if step.where is None else f"({step.where}\n) OR {INVALID} IS NOT NULL"
+    columns = None if step.columns is None else (*step.columns, (INVALID, INVALID), (ORIGIN, ORIGIN))
+    return replace(step, where=where, columns=columns)
 
 
 def _watched(inputs: Sequence[Input]) -> Pace | None:

@@ -38,6 +38,17 @@ def stage_identities(plan: Plan, identity: Identity) -> list[Identity]:
     return [_parts(stage) | shared for stage in stages_of(plan)]
 
 
+def own_parts(identity: Identity, number: int) -> Identity:
+    """What is written down about one operator."""
+    suffix = "" if number == 1 else f" of operator {number}"
+    own = {
+        name.removesuffix(suffix): value
+        for name, value in identity.items()
+        if (name.endswith(suffix) if suffix else " of operator " not in name) and name not in SHARED
+    }
+    return own | {name: identity[name] for name in SHARED if name in identity}
+
+
 def _parts(stage: Output) -> Identity:
     if isinstance(stage, Join):
         return _join_parts(stage)
@@ -46,7 +57,7 @@ def _parts(stage: Output) -> Identity:
     if isinstance(stage, Reorder):
         return keys | {"operator": "reorder", "rows": _typed(rows, rows.names)}
     if isinstance(stage, Dedupe):
-        return keys | {"operator": "dedupe", "within": render(stage.within)}
+        return keys | {"operator": "dedupe", "within": render(stage.within), "ids": "keyed digests"}
     if isinstance(stage, Admit):
         return keys | {"operator": "admit", "shards": str(stage.sla.shards)}
     window, types = stage.windowed, stage.input.schema

@@ -6,18 +6,22 @@ import posixpath
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors import for_spark
 from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
 from tidegate.errors import CheckpointMismatch, StateError
 from tidegate.plan.identity import Identity
 
+if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
+    from pyspark.sql import DataFrame, SparkSession
+
 NOTE = "tidegate.json"
+#: The offsets of batches that are to be replayed.
+HELD = "tidegate.replay"
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ def last_batch(checkpoint: str) -> int:
 def last_begun(checkpoint: str) -> int:
     """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
     return max(numbers_in(posixpath.join(checkpoint, "offsets")), default=-1)
+
+
+def held_batches(checkpoint: str) -> list[int]:
+    """The batches that are to be replayed after a repair, and not yet begun again."""
+    return numbers_in(posixpath.join(checkpoint, HELD))
 
 
 def stored_format(checkpoint: str) -> int | None:

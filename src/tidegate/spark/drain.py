@@ -31,7 +31,7 @@ from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Emit
-from tidegate.spark.checkpoint import last_batch, stored_format, stored_pages
+from tidegate.spark.checkpoint import held_batches, last_batch, stored_format, stored_pages
 from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
 from tidegate.spark.processor import PARCEL
@@ -91,8 +91,10 @@ class Drained:
 
     def undo(self) -> None:
         """Take back, on the next `apply`, what was drained and has not been taken back yet."""
+        # After a repair the sink has batches that the checkpoint is yet to run again.
+        after = max([last_batch(self.checkpoint), *held_batches(self.checkpoint)])
         for extra in self.not_undone():
-            self.add(Extra(last_batch(self.checkpoint), extra.rows, undoes=True))
+            self.add(Extra(after, extra.rows, undoes=True))
 
     def not_undone(self) -> list[Extra]:
         undone = {extra.rows for extra in self.extras if extra.undoes}

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, get_args
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyarrow import fs
 from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import DataStreamReader
@@ -32,8 +34,20 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
-from tidegate.connectors.folder import BEGINNING, Folder, Format, Lines, Offset, Parquet, Piece
+from tidegate.connectors.folder import (
+    BEGINNING,
+    FILE,
+    LINE,
+    Folder,
+    Format,
+    Lines,
+    Offset,
+    Order,
+    Parquet,
+    Piece,
+)
 from tidegate.errors import PlanError, StartError, did_you_mean
+from tidegate.spark.decoding import Decoder, has_origin, struct_of, without_origin
 from tidegate.spark.pacing import Control, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
 
@@ -56,9 +70,18 @@ _LEAST_OF_A_TASK = 10_000
 #: Without a pace a batch is everything there is, in as many tasks as it takes.
 _MOST_OF_A_TASK = 100_000
 
-_LINE = "value"
-
 Schema: TypeAlias = pa.Schema | StructType | str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a batch has at most."""
+
+    max_rows: int | None = None
+    max_files: int | None = None
+
+
+NO_LIMITS = Limits()
 
 
 def read_folder(
@@ -67,24 +90,30 @@ def read_folder(
     schema: Schema,
     format: str,
     pace: Pace | None,
-    max_rows: int | None,
     options: Mapping[str, str],
+    limits: Limits = NO_LIMITS,
+    order: Order = "name",
+    *,
+    strict: bool = False,
 ) -> DataFrame:
-    """The rows of the files in a folder, present and future."""
-    _check(format, options)
-    _check_rows(pace, max_rows)
+    """The rows of the files in a folder, present and future.
+
+    With `strict` a field of text that is not of the declared type makes the whole row invalid.
+    """
+    _check(format, options, order)
+    _check_limits(pace, limits)
     header, tasks = _header(format, options), _tasks(spark)
-    settings = Settings(_existing(path), format, header, tasks, max_rows)
-    columns = spark_schema(schema) if isinstance(schema, pa.Schema) else schema
+    settings = Settings(_existing(path), format, header, tasks, limits.max_rows, limits.max_files, order)
+    columns = spark_schema(schema) if isinstance(schema, pa.Schema) else struct_of(schema)
     steering = None
     if pace is not None:
         control = Control(_made_for_this_process())
         settings = replace(settings, control=control.folder)
         steering = mark(control, pace)
-    rows = marked(_rows(spark, settings, columns, options), steering)
+    rows = marked(_rows(spark, settings, Decoder(columns, format, options, strict)), steering)
     if format == "parquet":
         _AS_READ[rows] = AsRead(spark, settings)
-    return rows
+    return without_origin(rows) if has_origin(rows) else rows
 
 
 @dataclass(frozen=True)
@@ -96,6 +125,8 @@ class Settings:
     header: bool
     tasks: int
     max_rows: int | None = None
+    max_files: int | None = None
+    order: Order = "name"
     control: str | None = None
 
 
@@ -131,41 +162,67 @@ def _stream(spark: SparkSession, settings: Settings) -> DataStreamReader:
     return spark.readStream.format(NAME).option("settings", json.dumps(asdict(settings)))
 
 
-def _rows(
-    spark: SparkSession, settings: Settings, schema: StructType | str, options: Mapping[str, str]
-) -> DataFrame:
+def _rows(spark: SparkSession, settings: Settings, decoder: Decoder) -> DataFrame:
     stream = _stream(spark, settings)
     if settings.format == "parquet":
-        return stream.schema(schema).load()
-    text = F.rtrim(F.col(_LINE).cast("string"), F.lit("\r\n"))
-    lines = stream.schema(f"{_LINE} binary").load().select(text.alias(_LINE))
-    # Spark's own readers leave out empty lines, and take broken ones for rows of nulls, too.
-    parsed = _parsed(settings.format, schema, options).alias("row")
-    return lines.where(F.trim(_LINE) != "").select(parsed).select("row.*")
+        return stream.schema(decoder.schema).load()
+    lines = stream.schema(f"{LINE} binary, {FILE} string").load()
+    text = F.rtrim(F.col(LINE).cast("string"), F.lit("\r\n"))
+    # Spark's own readers leave out empty lines, too.
+    filled = lines.select(text.alias(LINE), FILE).where(F.trim(LINE) != "")
+    return decoder.lines(filled, LINE, FILE)
 
 
-def _parsed(format: str, schema: StructType | str, options: Mapping[str, str]) -> Column:
-    if format == "json":
-        return F.from_json(_LINE, schema, dict(options))
-    ddl = schema if isinstance(schema, str) else schema.toDDL()
-    return F.from_csv(_LINE, ddl, dict(options))
+def reads(path: str, format: str, options: Mapping[str, str]) -> bool:
+    """Is it a folder on a disk, with no option that only Spark's own reader has?"""
+    folder = _local(path)
+    return folder is not None and not any(_is_sparks(format, *option) for option in options.items())
 
 
-def _check(format: str, options: Mapping[str, str]) -> None:
+def refuse_folders_inside(path: str) -> None:
+    """Files in folders of a folder are not read: better said than left out."""
+    folder = _local(path)
+    inside = sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder else []
+    if seen := [name for name in inside if not name.startswith(("_", "."))]:
+        raise PlanError(
+            f"{path} has folders in it, such as {seen[0]!r}, and only its own files are read; with the "
+            "option recursiveFileLookup Spark's source of files reads all of them, by modification time"
+        )
+
+
+def _local(path: str) -> Path | None:
+    """The folder, if it is one on a disk and Spark keeps no list of its files."""
+    uri = urlsplit(location(path))
+    folder = Path(unquote(uri.path))
+    local = uri.scheme == "file" and folder.is_dir() and not (folder / "_spark_metadata").exists()
+    return folder if local else None
+
+
+def _is_sparks(format: str, option: str, value: str) -> bool:
+    return format == "parquet" or option in _OF_SPARKS_READER or value.upper() == "DROPMALFORMED"
+
+
+def _check(format: str, options: Mapping[str, str], order: str) -> None:
     if format not in FORMATS:
         raise PlanError(f"read_folder(): no format {format!r}; {did_you_mean(format, FORMATS)}")
-    for option in options:
-        if format == "parquet" or option in _OF_SPARKS_READER:
+    if order not in get_args(Order):
+        raise PlanError(f"read_folder(order={order!r}): {did_you_mean(str(order), get_args(Order))}")
+    for option, value in options.items():
+        if _is_sparks(format, option, value):
             raise PlanError(f"read_folder(): {option!r} is an option of Spark's own reader only")
 
 
-def _check_rows(pace: Pace | None, max_rows: int | None) -> None:
-    if max_rows is None:
-        return
-    if pace is not None:
-        raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
-    if max_rows < 1:
-        raise PlanError(f"read_folder(max_rows={max_rows}): a batch has one row at least")
+def _check_limits(pace: Pace | None, limits: Limits) -> None:
+    for name, least, given in (
+        ("max_rows", "row", limits.max_rows),
+        ("max_files", "file", limits.max_files),
+    ):
+        if given is None:
+            continue
+        if pace is not None:
+            raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
+        if given < 1:
+            raise PlanError(f"read_folder({name}={given}): a batch has one {least} at least")
 
 
 def _existing(path: str) -> str:
@@ -196,7 +253,7 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: Settings, format: Format, packing: str | None = None) -> None:
         self._settings = settings
         self._packing = packing
-        self._folder = Folder(settings.folder, format)
+        self._folder = Folder(settings.folder, format, settings.order)
         self._control = Control(settings.control) if settings.control else None
         self._all_there_is: list[str] | None = None
 
@@ -207,6 +264,8 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # How many rows it is at the moment is asked for with each batch.
         if self._control is not None:
             return ReadMaxRows(sys.maxsize)
+        if self._settings.max_files:
+            return ReadMaxRows(self._settings.max_rows or sys.maxsize)
         return ReadMaxRows(self._settings.max_rows) if self._settings.max_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -214,13 +273,15 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         begun = now()
+        _check_offset(start)
         names = self._folder.names() if self._all_there_is is None else self._all_there_is
-        end, taken = self._folder.take(start, names, self._shares(limit))
+        end, taken = self._folder.take(start, names, self._shares(limit), self._settings.max_files)
         if taken and self._control is not None:
             self._control.tell(Taken(taken, begun))
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        _check_offset(end)
         return [] if start == end else [InputPartition(pieces) for pieces in end["batch"]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -234,8 +295,8 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return repeat(_MOST_OF_A_TASK)
         if self._control is None:
-            assert self._settings.max_rows is not None
-            return shares(self._settings.max_rows, self._settings.tasks)
+            most = self._settings.max_rows
+            return repeat(_MOST_OF_A_TASK) if most is None else shares(most, self._settings.tasks)
         asked = self._control.asked()
         if asked is None:
             raise StartError(
@@ -243,6 +304,15 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "none of its columns is one of the folder's: leave pace out, or keep a column as it is"
             )
         return shares(asked, self._settings.tasks)
+
+
+def _check_offset(offset: Offset) -> None:
+    if offset.keys() != BEGINNING.keys():
+        raise StartError(
+            "the checkpoint was written by a query that read with Spark's own source of files, whose "
+            "offsets are others: use a new checkpoint location. In pipeline files and SQL the option "
+            "latestFirst = false keeps Spark's source"
+        )
 
 
 @lru_cache(maxsize=8)

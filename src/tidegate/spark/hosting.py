@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
+from tidegate.operators import contents
 from tidegate.operators.kernel import Clock, Kernel, Parcel, in_order
 from tidegate.operators.state import RESIDENT, BucketState, state_of
 from tidegate.spark.ownership import Ownership
@@ -97,7 +97,10 @@ class HostedKernel:
         self._set_timer(state, outcome.due, fired)
         state.commit()
         # By operator: those of a chain have buckets of the same numbers.
-        outcome.gauges[f"state_rows.{self._operator}"] = _largest_table(state)
+        held = contents.gauges(self._kernel, state)
+        outcome.gauges |= {
+            f"{name}.{self._plan}.{self._operator}": value for name, value in held.items()
+        }
         for parcel in outcome.parcels(bucket):
             yield parcel_row(parcel)
 
@@ -116,14 +119,6 @@ class HostedKernel:
 
 def parcel_row(parcel: Parcel) -> Row:
     return Row(**vars(parcel))
-
-
-def _largest_table(state: BucketState) -> int:
-    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
-    rows: Counter[str] = Counter()
-    for page in state.directory.pages:
-        rows[page.table] += page.rows
-    return max(rows.values(), default=0)
 
 
 def _clock(times: Any) -> Clock:

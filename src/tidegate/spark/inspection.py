@@ -4,68 +4,45 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
-from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.dedupe import DIGEST
-from tidegate.operators.late import NEVER
+from tidegate.operators.contents import count_keys, count_open
 from tidegate.operators.session_store import SessionStore
-from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages
+from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
-from tidegate.plan.identity import SHARED, Identity, fingerprint
-from tidegate.plan.joins import SIDES
+from tidegate.plan.identity import Identity, fingerprint, own_parts, title_of
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.spark.checkpoint import (
     check_state_is_readable,
+    last_batch,
     operators_in,
     stored_format,
     stored_identity,
     stored_pages,
 )
 from tidegate.spark.session import SAFE_FORMAT, state_format
+from tidegate.spark.summary import OperatorState
 
 _FIXED = re.compile(
     r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
 )
 
-#: The tables that hold rows, or ids of rows.
-_ROWS = ("rows", "seen", *SIDES)
-
 #: The stored pages of an operator's buckets.
 Buckets = dict[int, MemoryPages]
 
 
-@dataclass
-class OperatorState:
-    """What one operator keeps."""
-
-    #: Keys, window, aggregates … as they are written beside the checkpoint.
-    identity: Identity
-    buckets: int = 0
-    keys: int = 0
-    #: Windows or sessions that are open, keys of running folds, ids that are remembered; rows where
-    #: rows are kept: around each, in order, or to join.
-    open: int = 0
-    pages: int = 0
-    bytes: int = 0
-    #: The watermark it has worked by, and the one at which something falls due next.
-    watermark: int | None = None
-    next_due: int | None = None
-
-
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator of a plan, each after those that feed it."""
-    return [_state(own, buckets) for own, buckets in _operators_of(spark, checkpoint)]
+    batch = last_batch(location(checkpoint))
+    operators = enumerate(_operators_of(spark, checkpoint), 1)
+    return [_state(title_of(number, own), own, kept, batch) for number, (own, kept) in operators]
 
 
 def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
@@ -116,17 +93,6 @@ def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, 
     return _matched(parts, stored)
 
 
-def own_parts(identity: Identity, number: int) -> Identity:
-    """What is written down about one operator."""
-    suffix = "" if number == 1 else f" of operator {number}"
-    own = {
-        name.removesuffix(suffix): value
-        for name, value in identity.items()
-        if (name.endswith(suffix) if suffix else " of operator " not in name)
-    }
-    return own | {name: identity[name] for name in SHARED}
-
-
 def _matched(parts: list[Identity], stored: list[Buckets]) -> list[tuple[Identity, Buckets]]:
     """Operators with what they keep: state says what it was written by, if there is any."""
     left = list(stored)
@@ -147,17 +113,25 @@ def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     return buckets
 
 
-def _state(identity: Identity, buckets: Buckets) -> OperatorState:
-    state = OperatorState(identity)
-    held = [BucketState(pages, _plan(pages)) for pages in buckets.values()]
-    state.watermark = max((b.directory.watermark for b in held if b.directory.watermark), default=None)
-    for pages, bucket_state in zip(buckets.values(), held, strict=True):
-        _add(state, bucket_state)
-        state.bytes += sum(map(len, pages.values()))
+def _state(title: str, identity: Identity, buckets: Buckets, batch: int) -> OperatorState:
+    state = OperatorState(identity, batch=batch)
+    held = {bucket: BucketState(pages, _plan(pages)) for bucket, pages in buckets.items()}
+    marks = [one.directory.watermark for one in held.values()]
+    state.watermark = max((mark for mark in marks if mark), default=None)
+    for bucket, bucket_state in held.items():
+        with state_of(title, bucket):
+            _add(state, bucket_state)
+        pages = buckets[bucket]
+        state.bytes += sum(len(page) for name, page in pages.items() if name != "directory")
     return state
 
 
 def _plan(pages: MemoryPages) -> str:
+    if "directory" not in pages:
+        raise StateError(
+            "pages are stored without a directory: two writers may have broken the state. "
+            "`tidegate repair CHECKPOINT` goes back to the last version that is whole"
+        )
     return Directory.from_bytes(pages["directory"]).plan
 
 
@@ -165,45 +139,21 @@ def _add(total: OperatorState, bucket: BucketState) -> None:
     directory = bucket.directory
     total.buckets += 1
     total.pages += len(directory.pages)
-    total.open += _open(bucket, total)
-    total.keys += _keys(bucket)
+    window, lateness = total.identity.get("window", ""), total.identity.get("allowed lateness", "0 s")
+    slicing = _slicing(window)
+    late = micros(lateness, "allowed lateness", zero=True)
+    total.open += count_open(bucket, slicing, late, total.watermark)
+    total.keys += count_keys(bucket)
     if directory.timer is not None:
         due = directory.timer * 1000
         total.next_due = due if total.next_due is None else min(due, total.next_due)
 
 
-def _open(bucket: BucketState, total: OperatorState) -> int:
-    """How much is open: what has ended, allowed lateness included, only waits to be cleared away."""
-    tables = {page.table for page in bucket.directory.pages}
-    lateness = micros(total.identity.get("allowed lateness", "0 s"), "allowed lateness", zero=True)
-    ended = NEVER if total.watermark is None else total.watermark - lateness
-    if "sessions" in tables:
-        live = SessionStore(bucket).where(pl.lit(True), ended)
-        return 0 if live is None else len(live)
-    if "slices" in tables:
-        return _open_windows(bucket, Slicing(_fixed(total.identity["window"])), ended)
-    return sum(page.rows for page in bucket.directory.pages if page.table in _ROWS)
-
-
-def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
-    slices = pl.concat([page.select(KEY, SLICE) for page in bucket.load("slices")]).unique()
-    first = slicing.last_ended(ended) + 1
-    last = slicing.last_window(int(slices[SLICE].max()))  # type: ignore[arg-type]
-    return len(Slices.of(slices, slicing, Accumulators(())).windows_between(first, last))
-
-
-def _keys(bucket: BucketState) -> int:
-    """How many keys there are; ids have none, and count themselves."""
-    frames = [frame for page in bucket.directory.pages for frame in bucket.read([page])]
-    codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
-    return pl.concat(codes).n_unique() if codes else 0
-
-
-def _fixed(text: str) -> Hopping:
-    """A window of fixed size, from how it is written down."""
-    parts = _FIXED.fullmatch(text)
+def _slicing(window: str) -> Slicing | None:
+    """The slices of a window of fixed size, from how it is written down; None of any other."""
+    parts = _FIXED.fullmatch(window)
     if parts is None:
-        raise StateError(f"the checkpoint's window {text!r} cannot be read")
+        return None
     size = micros(parts["size"], "size")
     slide = micros(parts["slide"], "slide") if parts["slide"] else size
-    return Hopping(size, slide, signed_micros(parts["offset"] or "0 s", "offset"))
+    return Slicing(Hopping(size, slide, signed_micros(parts["offset"] or "0 s", "offset")))

@@ -83,12 +83,13 @@ def lower(
     progress: str | None = None,
     decisions: Decisions | None = None,
     ownership: Ownership | None = None,
+    all_leave: bool = True,
 ) -> Lowered:
     """The whole flow: plan → optimized plan → kernels → DataFrame.
 
     `frames` are the sources' rows. `progress` is the file that says how far each source has come,
     `decisions` are on how many rows must go under load, `ownership` is what tasks check before they
-    commit state.
+    commit state. Results that do not `all_leave` are counted by whoever writes those that do.
     """
     plan = optimize(plan, fusion)
     kernels = kernels_of(plan)
@@ -100,7 +101,8 @@ def lower(
     merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
     reading = Reading(sources_of(plan), frames, lowered.crossings, progress)
     packed = through(lowered, reading.parcels, merge)
-    return replace(lowered, packed=packed.observe(OBSERVATION, *_counter_columns(plan)))
+    observed = _counter_columns(plan, results=all_leave)
+    return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
 
 
 def through(
@@ -184,8 +186,19 @@ def _unpacker(unpack: Unpack) -> ArrowMap:
     return unpacked
 
 
-def _counter_columns(plan: Plan) -> list[Column]:
-    channels = {name: [COUNTER + name] for name in counters_of(plan)} | {"rows_out": [*outlets_of(plan)]}
+def counted_as(channel: str, rows: DataFrame) -> DataFrame:
+    """How many rows each partition has, as parcels of a channel say it; no shuffle is needed for it."""
+
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = sum(batch.num_rows for batch in batches)
+        yield pa.RecordBatch.from_pydict({"bucket": [0], "channel": [channel], "rows": [found]})
+
+    return rows.select(F.lit(True)).mapInArrow(count, "bucket int, channel string, rows bigint")
+
+
+def _counter_columns(plan: Plan, *, results: bool) -> list[Column]:
+    channels = {name: [COUNTER + name] for name in counters_of(plan)}
+    channels |= {"rows_out": [*outlets_of(plan)]} if results else {}
     return [
         F.coalesce(F.sum(F.when(F.col("channel").isin(among), F.col("rows"))), F.lit(0)).alias(name)
         for name, among in channels.items()

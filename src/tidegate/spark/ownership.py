@@ -14,7 +14,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
 import psutil
@@ -39,6 +39,8 @@ class Owner:
     process_started: float
     since: str
     sinks: Mapping[str, str] = field(default_factory=dict)
+    #: Has the query ended? A process may live on without it, and a query end that nobody looks at.
+    ended: bool = False
 
     @classmethod
     def this_process(cls, sinks: Mapping[str, str]) -> Owner:
@@ -51,7 +53,9 @@ class Owner:
 
     @property
     def is_alive(self) -> bool | None:
-        """Whether its process still runs; None where that cannot be known: on another machine."""
+        """Whether its query may still run; None where that cannot be known: on another machine."""
+        if self.ended:
+            return False
         if self.host != socket.gethostname():
             return None
         try:
@@ -97,6 +101,13 @@ class Ownership:
                 f"over at {owner.since}. This query has ended, and has changed nothing since. If both "
                 "are to run, give each a checkpoint of its own"
             )
+
+    def end(self) -> None:
+        """Write down that the query has ended. It stays the owner: there is no other."""
+        place = posixpath.join(self.folder, self.name)
+        owner = read_note(place, lambda note: Owner(**note), StateError)
+        if owner is not None and not owner.ended:
+            write_note(place, asdict(replace(owner, ended=True)))
 
     def release(self) -> None:
         """Take the claim back: whoever owned the checkpoint before owns it again."""

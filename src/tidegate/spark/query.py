@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -37,6 +39,7 @@ from tidegate.spark.checkpoint import (
     ProgressNote,
     check_state_is_readable,
     claim,
+    held_batches,
     is_readable,
     last_batch,
     last_begun,
@@ -47,14 +50,17 @@ from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding, shedding_policy
-from tidegate.spark.lower import Lowered, lower
+from tidegate.spark.lower import Lowered, counted_as, lower
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
-from tidegate.spark.repair import check_whole, held_batches, refuse_unfinished, replay
+from tidegate.spark.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.session import SAFE_FORMAT, prepare_session, refuse_speculation, state_format
+from tidegate.spark.summary import StateSummary
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
 _LONGEST_STOP = timedelta(minutes=10)
+
+Select = Callable[[DataFrame], DataFrame]
 
 
 @dataclass
@@ -69,6 +75,8 @@ class BatchWriter:
     shedding: Shedding | None
     pacing: Pacing
     ownership: Ownership
+    #: What is written of the results, if not all of them: rows are counted after it.
+    selects: Select | None = None
     #: The last batch that an earlier run has begun. Its rows may be in the sinks, under its number.
     begun_before: int = -1
     _last: int = -1
@@ -90,12 +98,14 @@ class BatchWriter:
     def _write(self, packed: DataFrame, batch_id: int) -> None:
         self.ownership.check()
         self._last, begun = batch_id, now()
+        self.summary.begin(batch_id)
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
         try:
             counts = self._write_channels(packed, batch_id)
         finally:
             packed.unpersist()
+        self.summary.write(batch_id)
         if self.progress is not None:
             self.progress.write(self.metrics.sources.note())
         rows = counts[ROWS_IN]
@@ -103,6 +113,11 @@ class BatchWriter:
             told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
             self.pacing.throttle(told.throttle)
         self.pacing.observe(rows, begun)
+
+    @cached_property
+    def summary(self) -> StateSummary:
+        """What the query keeps, for those who ask without Spark."""
+        return StateSummary(self.checkpoint, self.lowered.fingerprints, self.metrics)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -129,14 +144,25 @@ class BatchWriter:
             )
 
     def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
-        """The rows of each channel, written."""
-        found = packed.select("bucket", "channel", "rows").collect()
-        at = time.time_ns() // 1000
-        self.ownership.check()  # once more: the batch has been computed meanwhile
-        counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
-        for channel, write in self.writes.items():
-            if counts[channel]:
-                write(self.lowered.channel(channel, packed), batch_id)
+        """The rows of each channel, written. Counted is what sinks write."""
+        counted, results = packed.select("bucket", "channel", "rows"), None
+        if self.selects is not None:
+            # Kept for the sink, which selects again: so results are unpacked once.
+            results = self.lowered.channel(MAIN, packed).persist()
+            leaving = counted_as(MAIN, self.selects(results))
+            counted = counted.where(counted.channel != MAIN).unionAll(leaving)
+        try:
+            found = counted.collect()
+            at = time.time_ns() // 1000
+            self.ownership.check()  # once more: the batch has been computed meanwhile
+            counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
+            for channel, write in self.writes.items():
+                if counts[channel]:
+                    kept = channel == MAIN and results is not None
+                    write(results if kept else self.lowered.channel(channel, packed), batch_id)
+        finally:
+            if results is not None:
+                results.unpersist()
         return counts
 
 
@@ -168,6 +194,10 @@ class Query:
         shedding = writer.shedding.coordinator.metrics() if writer.shedding else {}
         return writer.metrics.totals() | shedding | writer.pacing.metrics()
 
+    def rows_out_in(self, batch_id: int) -> int | None:
+        """How many results a micro-batch put out, if it was one of the last hundred."""
+        return self._writer.metrics.rows_out_in(batch_id)
+
     @property
     def watermarks(self) -> dict[str, datetime | None]:
         """The watermark each operator works by: that of the sources, less what is held back above it."""
@@ -188,10 +218,13 @@ class Query:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if the timeout (in seconds) came first. Raises what stopped it."""
-        if timeout is None:
-            self.spark.awaitTermination()
-            return True
-        return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        try:
+            if timeout is None:
+                self.spark.awaitTermination()
+                return True
+            return bool(self.spark.awaitTermination(timeout))  # type: ignore[arg-type]
+        finally:
+            self._note_end()
 
     def process_all_available(self) -> None:
         """Wait until everything the sources have now is processed."""
@@ -206,6 +239,7 @@ class Query:
         """
         if not drain:
             self.spark.stop()
+            self._note_end()
             return
         if self._drain is None:
             raise StartError(
@@ -219,6 +253,13 @@ class Query:
             self.spark.stop()  # in any case: a batch may be waiting for it
         self._writer.ownership.check()
         self._drain.run()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Let `tidegate repair` know, which leaves queries alone that run."""
+        if not self.is_active:
+            with suppress(OSError):
+                self._writer.ownership.end()
 
 
 def start(
@@ -232,8 +273,9 @@ def start(
     buckets: int | None = None,
     pace: Pace | None = None,
     fusion: Fusion | None = None,
+    selects: Select | None = None,
 ) -> Query:
-    """Start the plan with a sink per channel."""
+    """Start the plan with a sink per channel; the main one writes what `selects` leaves of results."""
     _check_channels(plan, sinks)
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
@@ -245,7 +287,7 @@ def start(
         refuse_speculation(spark, checkpoint, used)
         if stored is not None and stored < SAFE_FORMAT and is_readable(checkpoint):
             check_whole(spark, checkpoint)
-        starting = _Starting.of(plan, frames, checkpoint, sinks, buckets, pace, fusion)
+        starting = _Starting.of(plan, frames, checkpoint, sinks, buckets, pace, fusion, selects)
         return starting.start(trigger, name)
 
 
@@ -262,6 +304,7 @@ class _Starting:
     policy: Policy | None
     frames: Sequence[DataFrame]
     pace: Pace | None
+    selects: Select | None
 
     @classmethod
     def of(
@@ -273,6 +316,7 @@ class _Starting:
         buckets: int | None,
         pace: Pace | None,
         fusion: Fusion | None,
+        selects: Select | None,
     ) -> _Starting:
         """Check that everything fits: a start that does not fit leaves whoever runs alone."""
         stored = stored_identity(checkpoint)
@@ -290,6 +334,7 @@ class _Starting:
             progress=progress.path if progress else None,
             decisions=Decisions(checkpoint) if policy else None,
             ownership=ownership,
+            all_leave=selects is None,
         )
         query = claim(checkpoint, lowered.identity)
         replayed = Drained.of(checkpoint).number_of(max(held_batches(checkpoint), default=-1))
@@ -297,7 +342,9 @@ class _Starting:
             name: _prepared(sink, _target(lowered.plan, name, query, replayed))
             for name, sink in sinks.items()
         }
-        return cls(lowered, checkpoint, sinks, writes, ownership, progress, policy, frames, pace)
+        return cls(
+            lowered, checkpoint, sinks, writes, ownership, progress, policy, frames, pace, selects
+        )
 
     def start(self, trigger: Mapping[str, Any] | None, name: str | None) -> Query:
         """Become the owner of the checkpoint, and run."""
@@ -321,7 +368,15 @@ class _Starting:
         shedding = Shedding.of(self.policy, checkpoint) if self.policy else None
         pacing = Pacing.of(self.frames, self.pace, checkpoint)
         writer = BatchWriter(
-            lowered, writes, checkpoint, metrics, self.progress, shedding, pacing, self.ownership
+            lowered,
+            writes,
+            checkpoint,
+            metrics,
+            self.progress,
+            shedding,
+            pacing,
+            self.ownership,
+            self.selects,
         )
         pacing.begin()
         # The trigger that runs one batch: Spark replays the last one that it has begun, and no other.

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming import DataStreamReader
 
+from tidegate.errors import PlanError
 from tidegate.plan.time import micros
-from tidegate.spark.folder import read_folder
+from tidegate.spark.decoding import Decoder, with_origin
+from tidegate.spark.folder import Limits, read_folder, reads, refuse_folders_inside
 from tidegate.spark.pacing import Pace
 from tidegate.spark.schema import spark_schema
+
+#: Spark's name for how many files a batch takes.
+_MOST_FILES = "maxFilesPerTrigger"
+
+#: The option that says what becomes of fields that are not of the declared type.
+INVALID_FIELDS = "invalid_fields"
+
+#: Options that are not those of Spark's readers.
+_OURS = ("path", "format", "pace", INVALID_FIELDS)
 
 
 def read(
@@ -25,27 +36,73 @@ def read(
 ) -> DataFrame:
     """The rows of a connector, as a stream or as what is there now.
 
-    Where it has a `pace`, files are read by a reader that can be steered; Kafka has a limit that is
-    fixed here, from what the query with this checkpoint chose last.
+    Files of a folder are read by our own reader, in an order that a copy of the folder has as well, and
+    which can be steered by a `pace`; what only Spark's own source of files can do is left to that.
+    Kafka has a limit that is fixed here, from what the query with this checkpoint chose last. Rows that
+    are decoded from text have their origin beside them.
     """
-    others = {name: value for name, value in options.items() if name not in ("path", "format", "pace")}
+    others = {name: value for name, value in options.items() if name not in _OURS}
+    strict = options.get(INVALID_FIELDS) == "errors"
     pace = pace_of(options) if streaming else None
-    if pace is not None and connector == "files":
-        return read_folder(spark, options["path"], schema, options["format"], pace, None, others)
+    if connector == "files" and streaming:
+        rows = _folder(spark, schema, options, others, pace, strict=strict)
+        if rows is not None:
+            return rows
+    reader = spark.readStream if streaming else spark.read
+    if connector == "files":
+        return _files(reader, Decoder(spark_schema(schema), options["format"], others, strict), options)
     if pace is not None:
         others = {"maxOffsetsPerTrigger": str(pace.rows(checkpoint))} | others
-    reader = (spark.readStream if streaming else spark.read).options(**others)
-    if connector == "files":
-        return reader.schema(spark_schema(schema)).format(options["format"]).load(options["path"])
-    rows = reader.format(connector).load()
-    return _parsed(rows, schema) if "format" in options else rows
+    rows = _loaded(reader, connector, others)
+    if "format" not in options:
+        return rows
+    return Decoder(spark_schema(schema), options["format"], {}, strict).messages(rows)
+
+
+def _folder(
+    spark: SparkSession,
+    schema: pa.Schema,
+    options: Mapping[str, str],
+    others: Mapping[str, str],
+    pace: Pace | None,
+    *,
+    strict: bool,
+) -> DataFrame | None:
+    """Files by our own reader; None where only Spark's can read them."""
+    path, format = options["path"], options["format"]
+    if pace is not None:
+        return with_origin(read_folder(spark, path, schema, format, pace, others, strict=strict))
+    parsing = {name: value for name, value in others.items() if name != _MOST_FILES}
+    if not reads(path, format, parsing):
+        return None
+    refuse_folders_inside(path)
+    limits = Limits(max_files=_number_of_files(others.get(_MOST_FILES)))
+    return with_origin(read_folder(spark, path, schema, format, None, parsing, limits, strict=strict))
+
+
+def _loaded(
+    reader: DataStreamReader | DataFrameReader, connector: str, options: Mapping[str, str]
+) -> DataFrame:
+    """Rows with the connector's own columns."""
+    return reader.options(**options).format(connector).load()
+
+
+def _number_of_files(given: str | None) -> int | None:
+    if given is not None and not given.isdecimal():
+        raise PlanError(f"{_MOST_FILES} = {given!r} is not a number of files")
+    return None if given is None else int(given)
 
 
 def pace_of(options: Mapping[str, str]) -> Pace | None:
     return Pace(micros(options["pace"], "pace")) if "pace" in options else None
 
 
-def _parsed(messages: DataFrame, schema: pa.Schema) -> DataFrame:
-    """The JSON values of messages as columns; one that is no JSON has nulls in all of them."""
-    value = F.from_json(F.col("value").cast("string"), spark_schema(schema))
-    return messages.select(value.alias("row")).select("row.*")
+def _files(
+    reader: DataStreamReader | DataFrameReader, decoder: Decoder, options: Mapping[str, str]
+) -> DataFrame:
+    """Files by Spark's own reader; those of text tell which of their rows cannot be used."""
+    if decoder.format == "parquet" or decoder.leaves_corrupt_text:
+        plain = reader.schema(decoder.schema).options(**decoder.options)
+        return plain.format(decoder.format).load(options["path"])
+    reader = reader.schema(decoder.reader_schema).options(**decoder.reader_options)
+    return decoder.from_files(reader.format(decoder.format).load(options["path"]))

@@ -28,7 +28,9 @@ from tidegate.errors import StateError
 from tidegate.operators.state import damage
 from tidegate.plan.identity import title_of
 from tidegate.spark.checkpoint import (
+    HELD,
     check_state_is_readable,
+    held_batches,
     last_batch,
     last_begun,
     operators_in,
@@ -41,7 +43,7 @@ from tidegate.spark.ownership import Owner
 from tidegate.spark.session import SAFE_FORMAT, state_format
 
 PENDING = "tidegate.repair.json"
-HELD, KEPT = "tidegate.replay", "tidegate.repaired"
+KEPT = "tidegate.repaired"
 OFFSETS, COMMITS, STATE = "offsets", "commits", "state"
 
 #: A file of a partition's state that belongs to one version: `state/0/1/4.changelog`, `4_<id>.zip`, and
@@ -275,11 +277,6 @@ def _versioned(checkpoint: str) -> Iterator[tuple[str, int]]:
 # -- replays --------------------------------------------------------------------------------------
 
 
-def held_batches(checkpoint: str) -> list[int]:
-    """The batches that are to be replayed, and not yet begun again."""
-    return numbers_in(posixpath.join(checkpoint, HELD))
-
-
 def replay(checkpoint: str, run_one: Callable[[], object]) -> None:
     """Let a query run one batch after the other, as long as there are some that are held back."""
     while held := held_batches(checkpoint):
@@ -289,7 +286,7 @@ def replay(checkpoint: str, run_one: Callable[[], object]) -> None:
 
 
 def _until(checkpoint: str) -> int:
-    return max(last_begun(checkpoint), *held_batches(checkpoint), -1)
+    return max(last_begun(checkpoint), last_batch(checkpoint), *held_batches(checkpoint))
 
 
 # -- what is shown --------------------------------------------------------------------------------

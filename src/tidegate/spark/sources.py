@@ -19,6 +19,7 @@ from tidegate.plan.feeds import MAX_FUTURE, Source
 from tidegate.plan.time import ProcessingTime, render
 from tidegate.spark.clock import clock
 from tidegate.spark.crossing import CLOCK, Crossings, Entrance
+from tidegate.spark.decoding import INVALID, ORIGIN, has_origin, with_origin
 from tidegate.spark.event_time import event_time, quoted
 from tidegate.spark.folder import AsRead, as_read
 from tidegate.spark.packing import HIGHEST_TIME, PACKED, Packing
@@ -35,7 +36,7 @@ class Reading:
 
     def parcels(self, number: int, ways: Sequence[Way]) -> DataFrame:
         """The rows of one source, packed for the operators that read it."""
-        source, df = self.sources[number], self.frames[number]
+        source, df = self.sources[number], with_origin(self.frames[number])
         gap = gap_at_source(ways)
         folder = as_read(df)
         if source.packed_where_read and folder is not None and not ways[0].crossings:
@@ -96,12 +97,16 @@ def _columns(source: Source, df: DataFrame, gap: str | None) -> dict[str, Column
     PySpark stumbles over names with dots and backticks.
     """
     time, sound, reason = _time(source, df)
+    whole = F.to_json(F.struct("*"))
+    if has_origin(df):
+        # Of what was decoded from text, the text says more than the columns do.
+        sound, reason = sound & df[INVALID].isNull(), F.coalesce(df[INVALID], reason)
+        whole = F.to_json(df[ORIGIN])
     columns = {source.time: F.when(sound, time)}
     columns |= {name: df[quoted(name)] for name in source.schema.names if name != source.time}
     if gap is not None:
         sound = sound & (columns[gap] > F.lit(timedelta(0)))
     # What is wrong is only looked into where something is.
-    whole = F.to_json(F.struct("*"))
     told = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
     carrier = _carrier(source)
     columns[carrier] = F.when(sound, columns.get(carrier, F.lit(None))).otherwise(told)

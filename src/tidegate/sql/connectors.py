@@ -33,6 +33,8 @@ class Connector:
             raise PlanError(
                 f"connector {name!r} has no format {value!r}; {did_you_mean(value, self.formats)}"
             )
+        if option == "invalid_fields" and value not in ("null", "errors"):
+            raise PlanError(f"connector {name!r}: 'invalid_fields' is 'null' or 'errors', not {value!r}")
         if option == "pace":
             micros(value, "pace")  # refused here, where it can be pointed at
 
@@ -50,12 +52,14 @@ _READING = (
 )  # fmt: skip
 
 SOURCES = {
-    "files": Connector(("path", "format"), (*_READING, "pace"), formats=("json", "csv", "parquet")),
+    "files": Connector(
+        ("path", "format"), (*_READING, "pace", "invalid_fields"), formats=("json", "csv", "parquet")
+    ),
     "kafka": Connector(
         ("kafka.bootstrap.servers",),
         (
             "subscribe", "subscribePattern", "assign", "format", "startingOffsets",
-            "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "pace",
+            "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "pace", "invalid_fields",
         ),
         prefix="kafka.",
         formats=("json",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidegate.sql.tokens import Token, words
 
@@ -243,7 +244,7 @@ class Reference:
 
 def references(span: Span) -> Iterator[Reference]:
     """Whatever may be a column, from left to right."""
-    lambdas = any(token.says("->") for token in span.tokens)
+    unclear = any(map(partial(_names_others, span), range(len(span))))
     place = 0
     while place < len(span):
         end = chain_at(span, place)
@@ -251,9 +252,15 @@ def references(span: Span) -> Iterator[Reference]:
             place += 1
             continue
         if not span.says(end, "(") and not span.says(place - 1, ".", "::", ":"):
-            sure = not lambdas and _is_operand(span, place, end)
+            sure = not unclear and _is_operand(span, place, end)
             yield Reference(span[place:end], place, tuple(names_at(span, place)), sure)
         place = end
+
+
+def _names_others(span: Span, place: int) -> bool:
+    """Do names begin here that look like columns: variables of a lambda, types inside a type?"""
+    nested = span.says(place, "ARRAY", "MAP", "STRUCT") and span.says(place + 1, "<")
+    return nested or span.says(place, "->")
 
 
 def lambda_names(span: Span) -> set[str]:

@@ -1,0 +1,90 @@
+"""What a bucket holds, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import polars as pl
+
+from tidegate.operators.accumulators import Accumulators
+from tidegate.operators.chained import Chained
+from tidegate.operators.dedupe import DIGEST
+from tidegate.operators.kernel import Kernel
+from tidegate.operators.late import NEVER
+from tidegate.operators.session_store import SessionStore
+from tidegate.operators.slice_store import SLICE, Slices
+from tidegate.operators.slices import SliceKernel
+from tidegate.operators.slicing import Slicing
+from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.windowed import WindowKernel
+from tidegate.plan.joins import SIDES
+
+#: The tables that hold rows, or ids of rows.
+_ROWS = ("rows", "seen", *SIDES)
+
+#: So many entries are counted after each step; more would cost a share of every batch.
+_FEW = 10_000
+#: What a gauge says where there is no time.
+NO_TIME = -(1 << 63)
+#: What it says where nobody has counted.
+UNKNOWN = -1
+
+
+def count_open(
+    bucket: BucketState, slicing: Slicing | None, lateness: int, watermark: int | None
+) -> int:
+    """Windows, sessions or rows that are open; what has ended, lateness included, is not."""
+    tables = {page.table for page in bucket.directory.pages}
+    ended = NEVER if watermark is None else watermark - lateness
+    if "sessions" in tables:
+        live = SessionStore(bucket).where(pl.lit(True), ended)
+        return 0 if live is None else len(live)
+    if "slices" in tables:
+        assert slicing is not None, "slices are those of windows with fixed edges"
+        return _open_windows(bucket, slicing, ended)
+    return sum(page.rows for page in bucket.directory.pages if page.table in _ROWS)
+
+
+def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
+    slices = pl.concat([page.select(KEY, SLICE) for page in bucket.load("slices")]).unique()
+    first = slicing.last_ended(ended) + 1
+    last = slicing.last_window(int(slices[SLICE].max()))  # type: ignore[arg-type]
+    return len(Slices.of(slices, slicing, Accumulators(())).windows_between(first, last))
+
+
+def count_keys(bucket: BucketState) -> int:
+    """How many keys there are; ids have none, and count themselves."""
+    frames = [frame for page in bucket.directory.pages for frame in bucket.read([page])]
+    codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
+    return pl.concat(codes).n_unique() if codes else 0
+
+
+def largest_table(bucket: BucketState) -> int:
+    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
+    rows: Counter[str] = Counter()
+    for page in bucket.directory.pages:
+        rows[page.table] += page.rows
+    return max(rows.values(), default=0)
+
+
+def gauges(kernel: Kernel, bucket: BucketState) -> dict[str, int]:
+    """What a bucket holds after a step, by names of gauges; small ones are counted in full."""
+    own = kernel.kernel if isinstance(kernel, Chained) else kernel
+    directory, rows = bucket.directory, largest_table(bucket)
+    held = {
+        "state_rows": rows,
+        "state_pages": len(directory.pages),
+        "state_bytes": sum(page.bytes for page in directory.pages),
+        "state_due": NO_TIME if directory.timer is None else directory.timer * 1000,
+        "state_watermark": NO_TIME if directory.watermark is None else directory.watermark,
+        "state_open": UNKNOWN,
+        "state_keys": UNKNOWN,
+    }
+    if rows > _FEW:
+        return held
+    slicing = own.slicing if isinstance(own, SliceKernel) else None
+    lateness = own.lateness.lateness if isinstance(own, WindowKernel) else 0
+    return held | {
+        "state_open": count_open(bucket, slicing, lateness, directory.watermark),
+        "state_keys": count_keys(bucket),
+    }

@@ -1,0 +1,139 @@
+"""`tidegate state` without Spark: from the note that a query writes after each batch."""
+
+import json
+
+import pytest
+
+from tests.plans import hopping, plan_of
+from tidegate import cli
+from tidegate.cli import state as command
+from tidegate.observe.metrics import Metrics
+from tidegate.operators.contents import NO_TIME, UNKNOWN
+from tidegate.plan.identity import fingerprint, identity_of, own_parts
+from tidegate.spark.checkpoint import claim
+from tidegate.spark.summary import StateNote, StateSummary
+
+PLAN = plan_of(hopping(60_000_000))
+IDENTITY = identity_of(PLAN, 2, 2)
+OWN = fingerprint(own_parts(IDENTITY, 1))
+NOON = 1_767_268_800_000_000
+HELD = {"rows": 3, "open": 2, "keys": 1, "pages": 2, "bytes": 700, "due": NOON, "watermark": NOON - 1}
+
+
+class StartedSpark(Exception):
+    """What no test here may see."""
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch):
+    def start(_arguments):
+        raise StartedSpark
+
+    monkeypatch.setattr(command, "session", start)
+    monkeypatch.setattr(command, "end_on_sigterm", lambda: None)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    claim(tmp_path.as_uri(), IDENTITY)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "7").touch()
+    return tmp_path
+
+
+def note(checkpoint, batch, *buckets):
+    StateNote(batch, {OWN: dict(enumerate(buckets))}).write(checkpoint.as_uri())
+
+
+def shown(checkpoint, capsys, *options):
+    assert cli.main(["state", str(checkpoint), *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_note_is_shown(checkpoint, capsys):
+    note(checkpoint, 7, HELD, HELD | {"due": NO_TIME, "watermark": NOON}, HELD | {"pages": 0})
+    assert shown(checkpoint, capsys).splitlines()[-7:] == [
+        "  open: 4",
+        "  keys in state: 2",
+        "  size: 1.4 KB in 4 pages of 2 buckets",
+        "  watermark: 2026-01-01T12:00:00+00:00",
+        "  next due: 2026-01-01T12:00:00+00:00",
+        "",
+        "after batch 7",
+    ]
+    [operator] = json.loads(shown(checkpoint, capsys, "--json"))
+    assert (operator["open"], operator["keys"], operator["bytes"], operator["batch"]) == (4, 2, 1400, 7)
+    assert operator["identity"]["aggregates"] == "n=count(*): int64"
+
+
+def test_a_query_that_keeps_nothing_says_so(checkpoint, capsys):
+    note(checkpoint, 7)
+    assert "  open: 0\n" in shown(checkpoint, capsys)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: None,
+        lambda checkpoint: note(checkpoint, 6, HELD),
+        lambda checkpoint: note(checkpoint, 7, HELD, HELD | {"open": UNKNOWN, "keys": UNKNOWN}),
+    ],
+    ids=["no note", "an old note", "a bucket that is too large to be counted"],
+)
+def test_what_the_note_does_not_have_is_left_to_spark(checkpoint, make, capsys):
+    make(checkpoint)
+    assert cli.main(["state", str(checkpoint)]) == 1
+    assert "StartedSpark" in capsys.readouterr().err
+
+
+def test_a_damaged_note_is_told(checkpoint, capsys):
+    (checkpoint / "tidegate.state.json").write_text("{")
+    assert cli.main(["state", str(checkpoint)]) == 2
+    assert "tidegate.state.json is damaged" in capsys.readouterr().err
+
+
+# -- the note of a running query ---------------------------------------------------------------------
+
+
+def gauges(operator="x", bucket=0, plan=OWN, **held):
+    return [(bucket, f"=state_{name}.{plan}.{operator}", value) for name, value in held.items()]
+
+
+def a_run(checkpoint, plans=(OWN,)):
+    metrics = Metrics(PLAN)
+    return metrics, StateSummary(checkpoint.as_uri(), plans, metrics)
+
+
+def test_a_run_goes_on_from_the_note_before_it(tmp_path):
+    metrics, summary = a_run(tmp_path)
+    summary.begin(0)
+    metrics.record(0, gauges(**HELD) + gauges(bucket=1, **HELD), 0)
+    summary.write(0)
+    metrics, summary = a_run(tmp_path)
+    summary.begin(1)
+    assert metrics.totals()["state_rows"] == 6
+    metrics.record(1, gauges("y", **HELD | {"rows": 10}), 0)
+    summary.write(1)
+    kept = StateNote.read(tmp_path.as_uri()).kept[OWN]
+    assert {bucket: held["rows"] for bucket, held in kept.items()} == {0: 10, 1: 3}
+    assert metrics.totals()["state_rows"] == 13
+
+
+@pytest.mark.parametrize("batch", [3, 4])
+def test_the_batch_of_the_note_may_be_run_again(tmp_path, batch):
+    StateNote(3, {OWN: {0: HELD}}).write(tmp_path.as_uri())
+    metrics, summary = a_run(tmp_path)
+    summary.begin(batch)
+    assert metrics.totals()["state_rows"] == 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "plans"), [(2, (OWN,)), (5, (OWN,)), (4, (OWN, OWN))], ids=["back", "ahead", "twins"]
+)
+def test_a_note_that_does_not_fit_is_removed_and_none_is_written(tmp_path, batch, plans):
+    StateNote(3, {OWN: {0: HELD}}).write(tmp_path.as_uri())
+    metrics, summary = a_run(tmp_path, plans)
+    summary.begin(batch)
+    metrics.record(batch, gauges(**HELD), 0)
+    summary.write(batch)
+    assert StateNote.read(tmp_path.as_uri()) is None
