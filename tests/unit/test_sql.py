@@ -234,6 +234,15 @@ def test_words_of_clauses_can_be_columns():
     )
 
 
+def test_rows_that_only_pass_have_a_sink_for_broken_ones():
+    insert = query("INSERT INTO results SELECT user FROM clicks WHERE price > 1 ERRORS TO too_late")
+    assert insert.plan is None
+    assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
+        "main": "results",
+        "errors": "too_late",
+    }
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -244,6 +253,8 @@ def test_words_of_clauses_can_be_columns():
         "SELECT a.user, b.price FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS a "
         "JOIN TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS b ON a.user = b.user "
         "ERRORS TO too_late",
+        "WITH rows AS (SELECT ts, user FROM clicks ERRORS TO too_late) "
+        f"SELECT user, count(*) AS n FROM rows {EACH_MINUTE}",
         "WITH m AS (SELECT count(*) AS n FROM clicks GROUP BY tumblingwindow('mi', 1) "
         "ERRORS TO too_late) "
         "SELECT max(n) AS most FROM m GROUP BY tumblingwindow('hh', 1)",
