@@ -218,12 +218,29 @@ def test_an_insert_has_a_sink_for_each_channel():
     }
 
 
+def test_words_that_mean_something_can_be_names():
+    insert = query("SELECT price AS by, user AS some, shop AS `from` FROM clicks WHERE price IN (1)")
+    [step] = insert.inputs[0].steps
+    assert step.columns == (("by", "price"), ("some", "user"), ("from", "shop"))
+    again = query("WITH s AS (SELECT price AS in, ts FROM clicks) SELECT s.in FROM s WHERE s.in > 1")
+    assert again.inputs[0].steps[-1].columns == (("in", "s.in"),)
+
+
 def test_words_of_clauses_can_be_columns():
     stream = f"CREATE STREAM s (late STRING, emit BIGINT, allow DOUBLE, errors INT) {FILES};"
     insert = sql.compile(stream + "SELECT late, emit AS match, errors FROM s WHERE allow > 1").selects[0]
     assert insert.inputs[0].steps == (
         Projection("s", "allow > 1", (("late", "late"), ("match", "emit"), ("errors", "errors"))),
     )
+
+
+def test_rows_that_only_pass_have_a_sink_for_broken_ones():
+    insert = query("INSERT INTO results SELECT user FROM clicks WHERE price > 1 ERRORS TO too_late")
+    assert insert.plan is None
+    assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
+        "main": "results",
+        "errors": "too_late",
+    }
 
 
 @pytest.mark.parametrize(
@@ -236,6 +253,8 @@ def test_words_of_clauses_can_be_columns():
         "SELECT a.user, b.price FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS a "
         "JOIN TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS b ON a.user = b.user "
         "ERRORS TO too_late",
+        "WITH rows AS (SELECT ts, user FROM clicks ERRORS TO too_late) "
+        f"SELECT user, count(*) AS n FROM rows {EACH_MINUTE}",
         "WITH m AS (SELECT count(*) AS n FROM clicks GROUP BY tumblingwindow('mi', 1) "
         "ERRORS TO too_late) "
         "SELECT max(n) AS most FROM m GROUP BY tumblingwindow('hh', 1)",
@@ -676,6 +695,12 @@ def test_conditions_on_results_find_what_select_calls_them():
     assert insert.steps[0].where == (
         "(`sum_price` - 1) > 2 * n AND (user) <> 'n' AND (window_end) < current_timestamp()"
     )
+
+
+def test_names_inside_types_are_no_columns():
+    text = "array_append(CAST(null as Array<Int>), CAST(price AS Map<String, Struct<a: Int, b: Date>>))"
+    insert = query(f"SELECT {text} AS it FROM clicks")
+    assert insert.inputs[0].steps[0].columns == (("it", text),)
 
 
 def test_columns_can_be_selected_before_they_are_used():

@@ -141,7 +141,7 @@ STRANGE = (
     f"SELECT user, count(*) AS n FROM clicks {WINDOW} LATE DATA TO nowhere",
     f"SELECT user, count(*) AS n FROM clicks {WINDOW} ERRORS TO nowhere",
     f"SELECT user, count(*) AS n FROM clicks {WINDOW} MATCH WITHIN",
-    "SELECT user FROM clicks ERRORS TO out",
+    "INSERT INTO out SELECT user FROM clicks ERRORS TO out",
     "WITH RECURSIVE r AS (SELECT * FROM clicks) SELECT * FROM r",
     "WITH r (a) AS (SELECT user FROM clicks) SELECT * FROM r",
     "WITH r AS SELECT * FROM clicks SELECT * FROM r",

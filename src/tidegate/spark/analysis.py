@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
@@ -20,6 +22,8 @@ _BEHIND = re.compile(
     r"\s*(?:SQLSTATE: \w+)?(?:; line \d+ pos \d+.*|\s*\(line \d+, pos \d+\).*)?$", re.DOTALL
 )
 _CONDITION = re.compile(r"^\s*\[[A-Z_.0-9]+\]\s*")
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _FLAT: dict[type[t.DataType], pa.DataType] = {
     t.BooleanType: pa.bool_(),
@@ -44,16 +48,31 @@ def types_of(
 ) -> list[Typed]:
     """The types of columns, each a name and an expression, over rows of a schema known as `alias`."""
     rows = spark.createDataFrame([], spark_schema(schema))
-    try:
-        return _types(rows, alias, columns)
-    except PySparkException as error:
-        whole = error
-    for number, column in enumerate(columns):
+    with _unlogged():
         try:
-            _types(rows, alias, [column])
+            return _types(rows, alias, columns)
         except PySparkException as error:
-            raise ExpressionRefused(number, _problem(error)) from None
+            whole = error
+        for number, column in enumerate(columns):
+            try:
+                _types(rows, alias, [column])
+            except PySparkException as error:
+                raise ExpressionRefused(number, _problem(error)) from None
     raise ExpressionRefused(0, _problem(whole))
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep PySpark from writing what Spark refuses, with Java's stack, to standard error."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def _types(rows: DataFrame, alias: str | None, columns: Sequence[tuple[str, str]]) -> list[Typed]:

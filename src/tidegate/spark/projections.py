@@ -15,7 +15,8 @@ def projected(
     kept = known if where is None else known.where(where)
     if columns is None:
         return kept
-    return kept.selectExpr(*(f"{expression} AS {_quoted(name)}" for name, expression in columns))
+    # In parentheses half an expression does not become whole by what follows it.
+    return kept.selectExpr(*(f"({expression}) AS {_quoted(name)}" for name, expression in columns))
 
 
 def _quoted(name: str) -> str:

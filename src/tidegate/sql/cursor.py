@@ -134,8 +134,8 @@ class Cursor:
         """Does something else begin here? Only behind an operand, as such words can be names, too."""
         if self._place == start:
             return self._begins_clause() and self.token is not None and self.token.says("FROM", "WHERE")
-        before = self._tokens[self._place - 1]
-        return ends_operand(before) and self._begins_clause() and not self._is_distinct_from()
+        ended = ends_operand(self._tokens, self._place - 1)
+        return ended and self._begins_clause() and not self._is_distinct_from()
 
     def _begins_clause(self) -> bool:
         token, following = self.token, self.ahead(1)

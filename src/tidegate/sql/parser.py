@@ -450,7 +450,12 @@ def _item_of(text: Text, span: Span) -> syntax.Item:
         if len(span) == 2:
             raise text.refuse(span, "AS names an expression: one is needed before it")
         return syntax.Item(span[:-2], last.name)
-    if len(span) > 1 and last.is_name and ends_operand(span.tokens[-2]) and not _belongs(span):
+    if (
+        len(span) > 1
+        and last.is_name
+        and ends_operand(span.tokens, len(span) - 2)
+        and not _belongs(span)
+    ):
         return syntax.Item(span[:-1], last.name)
     return syntax.Item(span, None)
 

@@ -85,9 +85,10 @@ def _select(scope: Scope, select: Select, names: tuple[str, ...] | None = None) 
     if select.order:
         return _reorder(scope, select, relation)
     refuse_clauses(text, select.clauses, "goes with a window in GROUP BY", ("emit", "lateness", "late"))
-    problem = "goes with a window or ORDER BY: rows that only pass are written as they are"
-    refuse_clauses(text, select.clauses, problem, ("errors",))
-    return _project(scope, select, relation, names)
+    rows = _project(scope, select, relation, names)
+    if isinstance(rows.origin, Planned):
+        refuse_clauses(text, select.clauses, "goes with the query that has the window", ("errors",))
+    return replace(rows, sinks=channel_sinks(text, select.clauses, scope.sinks, rows.sinks))
 
 
 def _refuse_what_is_not_ours(text: Text, select: Select) -> None:
@@ -208,7 +209,7 @@ def _reorder(scope: Scope, select: Select, relation: Relation) -> Relation:
     feed, inputs = events_of(rows, first)
     with text.at(select.clauses.late.place if select.clauses.late else first):
         plan = Reorder(KeyBy(feed, ()), late_policy(text, select.clauses, scope.sinks))
-    planned = Planned(plan, inputs, channel_sinks(text, select.clauses, scope.sinks, {}))
+    planned = Planned(plan, inputs, channel_sinks(text, select.clauses, scope.sinks, rows.sinks))
     return of_plan(scope.context, planned, relation.alias)
 
 

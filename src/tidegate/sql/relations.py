@@ -56,6 +56,8 @@ class Relation:
     steps: tuple[Projection, ...] = ()
     #: The names that are columns of the origin as they are, and those columns.
     kept: Mapping[str, str] = field(default_factory=dict)
+    #: The sinks that queries over a stream's rows have named, by channel; plans have their own.
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
     def known_as(self, alias: str | None) -> Relation:
         return replace(self, alias=alias)
@@ -118,6 +120,7 @@ class Relation:
             self.alias,
             (*self.steps, Projection(self.alias, where, tuple(chosen))),
             {n: self.kept[c] for n, one in columns.items() if (c := one.column) in self.kept and c},
+            self.sinks,
         )
 
     def _check_op(self, columns: Columns) -> None:
@@ -179,7 +182,8 @@ def of_plan(context: Context, planned: Planned, alias: str | None) -> Relation:
 def of_union(context: Context, members: tuple[Relation, ...]) -> Relation:
     united = replace(_plain(context, United(members), pa.schema([])), types=members[0].types)
     names = members[0].names
-    return replace(united, names=names, kept=dict(zip(names, names, strict=True)))
+    sinks = {channel: sink for member in members for channel, sink in member.sinks.items()}
+    return replace(united, names=names, kept=dict(zip(names, names, strict=True)), sinks=sinks)
 
 
 def _plain(context: Context, origin: Stream | United | Planned, schema: pa.Schema) -> Relation:
@@ -272,18 +276,19 @@ def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
     """The relation as a query that is written to a sink, or shown."""
     origin, text = relation.origin, relation.context.text
     sinks = {} if main is None else {MAIN: main}
-    if isinstance(origin, Stream):
-        return Insert(None, (Input(origin, relation.steps),), sinks=sinks)
     if isinstance(origin, United):
         raise text.refuse(place, "UNION ALL goes with a window or ORDER BY; insert each query by itself")
-    for channel, sink in origin.sinks.items():
+    others = origin.sinks if isinstance(origin, Planned) else relation.sinks
+    for channel, sink in others.items():
         if main is not None and sink.name == main.name:
             rows = "broken" if channel == ERROR_CHANNEL else "late"
             raise text.refuse(
                 place, f"sink {sink.name!r} takes the {rows} rows: results need another one"
             )
+    if isinstance(origin, Stream):
+        return Insert(None, (Input(origin, relation.steps),), sinks={**sinks, **others})
     kept = {**relation.kept, **({OP.name: OP.name} if relation.retracts else {})}
-    insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **origin.sinks})
+    insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **others})
     with text.at(place):
         check_identity(insert)
     return insert

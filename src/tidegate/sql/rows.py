@@ -177,7 +177,7 @@ class Rows:
         """The events that windows are over, and the sinks of operators before."""
         time, place, origin = self.time(call), call.time or call.place, self.relation.origin
         if not isinstance(origin, Planned):
-            return *events_of(self._with_computed(), place), {}
+            return *events_of(self._with_computed(), place), self.relation.sinks
         if self._filter is not None:
             place = self._filter
         rows = self.relation.level(self._where, None)

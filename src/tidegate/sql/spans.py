@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidegate.sql.tokens import Token, words
 
@@ -16,8 +17,7 @@ _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 #: Words that want something behind them: what follows is no new clause and no alias.
 _LEADING = words(
-    "AND OR NOT IN LIKE ILIKE RLIKE REGEXP BETWEEN IS CASE WHEN THEN ELSE DIV DISTINCT ALL AS BY ESCAPE "
-    "SELECT WHERE ON HAVING FROM COLLATE TO IGNORE RESPECT ANY SOME EXISTS"
+    "AND OR NOT IN LIKE ILIKE RLIKE REGEXP BETWEEN IS CASE WHEN THEN ELSE DIV DISTINCT AS COLLATE"
 )
 #: Words that stand alone, where a column could, and are none: constants, functions without parentheses.
 _ALONE = words("LOCALTIME LOCALTIMESTAMP SESSION_USER USER NULL TRUE FALSE UNKNOWN DEFAULT INTERVAL END")
@@ -151,10 +151,12 @@ def bare(span: Span) -> Span:
     return span
 
 
-def ends_operand(token: Token) -> bool:
+def ends_operand(tokens: Sequence[Token], place: int) -> bool:
     """Can an operand end with this token, so that what follows is something else?"""
+    token = tokens[place]
     if token.kind == "word":
-        return token.text.upper() not in _LEADING
+        is_name = place > 0 and tokens[place - 1].says("AS", ".")
+        return is_name or token.text.upper() not in _LEADING
     return token.kind != "sign" or token.says(")", "]", "}", "*")
 
 
@@ -242,7 +244,7 @@ class Reference:
 
 def references(span: Span) -> Iterator[Reference]:
     """Whatever may be a column, from left to right."""
-    lambdas = any(token.says("->") for token in span.tokens)
+    unclear = any(map(partial(_names_others, span), range(len(span))))
     place = 0
     while place < len(span):
         end = chain_at(span, place)
@@ -250,9 +252,15 @@ def references(span: Span) -> Iterator[Reference]:
             place += 1
             continue
         if not span.says(end, "(") and not span.says(place - 1, ".", "::", ":"):
-            sure = not lambdas and _is_operand(span, place, end)
+            sure = not unclear and _is_operand(span, place, end)
             yield Reference(span[place:end], place, tuple(names_at(span, place)), sure)
         place = end
+
+
+def _names_others(span: Span, place: int) -> bool:
+    """Do names begin here that look like columns: variables of a lambda, types inside a type?"""
+    nested = span.says(place, "ARRAY", "MAP", "STRUCT") and span.says(place + 1, "<")
+    return nested or span.says(place, "->")
 
 
 def lambda_names(span: Span) -> set[str]:
