@@ -295,7 +295,7 @@ checkpoint: {folder}/checkpoint
 
 def test_a_stream_of_a_pipeline_file_has_a_pace(spark: Any, clicks: Path, tmp_path: Path) -> None:
     (tmp_path / "clicks.yaml").write_text(PIPELINE.format(clicks=clicks, folder=tmp_path))
-    [job] = load(tmp_path / "clicks.yaml")
+    [job] = load(tmp_path / "clicks.yaml", spark=lambda: spark)
     query = start(spark, job, once=True)
     query.await_termination()
     assert sizes(query) == [1000, 210]

@@ -5,7 +5,7 @@ import json
 import duckdb
 import pytest
 
-from tidegate.errors import CheckpointMismatch, SinkError
+from tidegate.errors import CheckpointMismatch, PipelineError
 from tidegate.pipeline.load import load
 from tidegate.pipeline.start import start
 
@@ -80,5 +80,5 @@ def test_a_table_has_what_having_and_select_leave(spark, folder):
 
 
 def test_a_table_needs_what_tells_results_apart(spark, folder):
-    with pytest.raises(SinkError, match="the SELECT leaves out 'window_end'"):
+    with pytest.raises(PipelineError, match="the SELECT leaves out 'window_end'"):
         run_sql(spark, folder, TABLE + WINDOWED.replace(", window_end", ""))

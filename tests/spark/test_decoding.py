@@ -259,6 +259,8 @@ sinks:
   errors: {connector: files, format: json, path: errors}
 checkpoint: checkpoint
 """
+#: An option that only Spark's own source of files has.
+BY_SPARK = "options: {latestFirst: 'false'}"
 JSON_LINES = [
     GOOD.decode(),
     "this is not json",
@@ -281,7 +283,7 @@ def errors_of_files(
     spark: Any, folder: Path, lines: list[str], kind: str, fields: str, *, pace: bool
 ) -> list[tuple[str, dict[str, Any]]]:
     text = FILES.replace("FORMAT", kind).replace("FIELDS", fields)
-    (folder / "spend.yaml").write_text(text.replace("PACE", "pace: 1 second" if pace else ""))
+    (folder / "spend.yaml").write_text(text.replace("PACE", "pace: 1 second" if pace else BY_SPARK))
     write_lines(folder / "clicks", "\n".join(lines))
     finished(spark, folder / "spend.yaml")
     return told(folder / "errors")

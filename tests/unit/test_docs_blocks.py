@@ -14,7 +14,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,24 @@ from tests.unit.test_docs_commands import commands, is_known
 from tidegate import cli, sql
 from tidegate.api import events
 from tidegate.api.together import SideBySide
+from tidegate.cli import explain as explain_command
+from tidegate.cli import repair as repair_command
 from tidegate.cli import run as run_command
 from tidegate.cli import sql as sql_command
 from tidegate.cli import state as state_command
+from tidegate.cli import validate as validate_command
 from tidegate.cli.progress import Batch
-from tidegate.errors import PipelineError, SqlError
+from tidegate.connectors.files import NOTE, Written
+from tidegate.connectors.notes import write_note
+from tidegate.errors import CheckpointTaken, PipelineError, SqlError
 from tidegate.operators import snapshot
 from tidegate.pipeline.load import load
 from tidegate.pipeline.model import Pipeline
+from tidegate.spark import decoding
 from tidegate.spark.checkpoint import _difference
+from tidegate.spark.ownership import Owner, Ownership
 from tidegate.spark.query import Query
+from tidegate.spark.repair import Repair
 
 __all__ = ["own_database"]
 
@@ -86,6 +94,43 @@ def a_message_of_a_checkpoint(text: str) -> None:
     stored, now = ({part[1]: part[n] for part in parts if part} for n in (2, 3))
     checkpoint = first.split()[2]
     assert _difference(checkpoint, stored, now) == text.strip()
+
+
+def a_message_of_an_owner(text: str) -> None:
+    """The claim of another start, with the page's process and time, is told as the page says."""
+    checkpoint = Path("checkpoint").absolute().as_uri()
+    first = Ownership.next(checkpoint)
+    first.take()
+    said = re.search(r"process (\d+) on (\S+) took it over at ([^ ]+)\. ", text)
+    other = Ownership.next(checkpoint)
+    write_note(f"{other.folder}/{other.name}", asdict(Owner(said[2], int(said[1]), 0.0, said[3])))
+    with pytest.raises(CheckpointTaken) as caught:
+        first.check()
+    assert str(caught.value) == text.strip().replace("file:///data/checkpoint", checkpoint)
+
+
+def what_a_repair_says(text: str) -> None:
+    """The page's checkpoint and sink, made of files: the command says of them what the page says."""
+    _, problem, *told, unchanged = text.splitlines()
+    checkpoint, out = Path("checkpoint"), Path("out")
+    for batch in range(7):
+        (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+    out.mkdir()
+    write_note(f"{out.absolute().as_uri()}/{NOTE}", asdict(Written("query", "main", 6)))
+    owner = Owner("host", 1, 0.0, "now", {"main": f"parquet files in {out.absolute().as_uri()}"})
+    repair = Repair(version=4, until=6, kept="tidegate.repaired/1")
+    said = repair_command._told(checkpoint.absolute().as_uri(), repair, [problem], owner)
+    here = "\n".join(said).replace(out.absolute().as_uri(), "file:///data/out")
+    assert here.splitlines() == [problem, *told]
+    assert unchanged in inspect.getsource(repair_command)
+
+
+def a_payload_among_the_errors(text: str) -> None:
+    reason, row = (line.partition(":")[2].strip() for line in text.splitlines())
+    assert reason == decoding.NOT_JSON
+    told = json.loads(row)
+    assert list(told) == ["topic", "partition", "offset", "timestamp", "key", "payload"]
 
 
 def a_message_of_the_pipeline_before_it(text: str) -> None:
@@ -139,7 +184,10 @@ TEXTS_ALONE: dict[tuple[str, str], Callable[[str], None]] = {
     ("joins.md", "left, gap 10"): a_drawing,
     ("joins.md", "left, tumbling 10"): a_drawing,
     ("load.md", "score = "): the_load_score,
-    ("operations.md", "the checkpoint file:"): a_message_of_a_checkpoint,
+    ("operations.md", "the checkpoint file:///data/checkpoint belongs"): a_message_of_a_checkpoint,
+    ("operations.md", "the checkpoint file:///data/checkpoint has"): a_message_of_an_owner,
+    ("operations.md", "$ tidegate repair"): what_a_repair_says,
+    ("semantics.md", "reason: "): a_payload_among_the_errors,
     (
         "operations.md",
         "query.spark.lastProgress",
@@ -349,9 +397,15 @@ def tidegate(spark, tmp_path, monkeypatch, capsys) -> Tidegate:
     def shared(_arguments: Any) -> Iterator[Any]:
         yield spark
 
+    @contextmanager
+    def deferred(_arguments: Any) -> Iterator[Any]:
+        yield lambda: spark
+
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(state_command, "session", shared)
+    for module in (run_command, sql_command, explain_command, validate_command):
+        monkeypatch.setattr(module, "deferred_session", deferred)
     for module in (run_command, sql_command, state_command):
-        monkeypatch.setattr(module, "session", shared)
         monkeypatch.setattr(module, "end_on_sigterm", lambda: None)
 
     def call(*words: str) -> str:
@@ -363,9 +417,9 @@ def tidegate(spark, tmp_path, monkeypatch, capsys) -> Tidegate:
     return call
 
 
-def check_run(tidegate: Tidegate, file: Path) -> None:
+def check_run(tidegate: Tidegate, file: Path, spark: Any) -> None:
     """Run a pipeline over all its rows: every query takes them in, and what it writes is there."""
-    jobs = load(file)
+    jobs = load(file, spark=lambda: spark)
     for stream in {one.stream.name: one.stream for job in jobs for one in job.insert.inputs}.values():
         write_rows(stream)
     lines = tidegate("run", str(file), "--once", "--json", "--checkpoint", "run.checkpoint").splitlines()
@@ -404,18 +458,10 @@ def sql_file(page: str) -> Path:
     return file
 
 
-#: The program on the first page leaves out a column of the identity, which its sink does not need.
-NOT_YET = pytest.mark.xfail(strict=True, reason="a file sink must take any columns of a SELECT")
-
-
-def with_what_does_not_run_yet(pages: list[str]) -> list[Any]:
-    return [pytest.param(page, marks=NOT_YET if page == "README.md" else ()) for page in pages]
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("page", with_what_does_not_run_yet(pages_with("sql")))
-def test_the_sql_of_a_page_is_a_program_that_runs(page, tidegate):
-    check_run(tidegate, sql_file(page))
+@pytest.mark.parametrize("page", pages_with("sql"))
+def test_the_sql_of_a_page_is_a_program_that_runs(page, tidegate, spark):
+    check_run(tidegate, sql_file(page), spark)
 
 
 def refusals() -> Iterator[tuple[str, str, str]]:
@@ -463,7 +509,7 @@ def yaml_blocks() -> list[Any]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("page", "code"), yaml_blocks())
-def test_a_pipeline_on_a_page_runs(page, code, tidegate, monkeypatch, request):
+def test_a_pipeline_on_a_page_runs(page, code, tidegate, spark, monkeypatch, request):
     given = yaml.safe_load(code)
     if not {"streams", "sinks"} <= given.keys():  # part of a file: at least its keys are known
         assert given.keys() <= Pipeline.model_fields.keys(), page
@@ -472,7 +518,7 @@ def test_a_pipeline_on_a_page_runs(page, code, tidegate, monkeypatch, request):
         monkeypatch.setenv("PG_DSN", request.getfixturevalue("own_database"))
     file = Path("pipeline.yaml")
     file.write_text(code, "utf-8")
-    check_run(tidegate, file)
+    check_run(tidegate, file, spark)
 
 
 # -- commands ----------------------------------------------------------------------------------------
@@ -505,11 +551,7 @@ def once(words: list[str]) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=NOT_YET if page.name == "README.md" and page.parent == ROOT else ())
-        for page in SHELL_PAGES
-        if any(words[0] == "tidegate" for words in shell_commands(page))
-    ],
+    [page for page in SHELL_PAGES if any(words[0] == "tidegate" for words in shell_commands(page))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_commands_of_a_page_work(page, tidegate):
