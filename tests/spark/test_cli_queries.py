@@ -45,7 +45,7 @@ FROM clicks GROUP BY user, TUMBLE(ts, INTERVAL '1' MINUTE)"""
 def test_rows_pass_without_a_window(spark, folder):
     copied = SINK + "INSERT INTO out SELECT user, price * 2 AS twice FROM clicks WHERE price > 2"
     query = run_sql(spark, folder, copied)
-    assert query.metrics == {"rows_in": 2, "rows_out": 2}
+    assert query.metrics == {"rows_in": 2, "errors": 0, "rows_out": 2}
     lines = [line for file in (folder / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(map(json.loads, lines), key=repr) == [
         {"user": "ann", "twice": 5.0},

@@ -427,6 +427,7 @@ def test_draining_reaches_tables_exactly_once(spark: Any, tmp_path: Path) -> Non
     assert found == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.filterwarnings("ignore::tidegate.errors.TidegateWarning")  # no two rows share a time
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_the_zone_of_the_session_shows_neither_in_steps_nor_in_state(
     spark: Any, tmp_path: Path, kind: str

@@ -15,6 +15,7 @@ from tests.spark.conftest import run, seconds, write_batches
 from tests.spark.test_restarts import expected, hopping, windows
 from tests.spark.test_windows import BATCHES, FLUSH, disordered, tumbling
 from tidegate.connectors import Target
+from tidegate.plan.channels import LATE_COLUMNS
 
 SCHEMA = "ts timestamp, user string, price double"
 
@@ -158,7 +159,8 @@ def test_a_sink_is_told_what_it_will_be_given(
     assert late.identity == ()
     assert (main.changes, late.changes) == (changes, False)
     assert main.schema.names == ["user", "window_start", "window_end", "n", "spend"] + ["op"] * changes
-    assert late.schema.names == ["ts", "user", "price", "late_by", "watermark"]
+    assert late.schema.names == ["ts", "user", "price", *(field.name for field in LATE_COLUMNS)]
+    assert (main.durations, late.durations) == ((), ("late_by", "allowed_lateness"))
 
 
 def test_a_damaged_note_is_named(click_stream: Callable[..., Any], tmp_path: Path) -> None:

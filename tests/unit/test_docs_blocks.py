@@ -334,6 +334,13 @@ def write_rows(stream: sql.Stream) -> None:
 Tidegate = Callable[..., str]
 
 
+def rooted(word: str) -> str:
+    """A word of a command with whole paths: the JVM of the session was started in another folder."""
+    if "\n" not in word and Path(word).exists():
+        return str(Path(word).absolute())
+    return re.sub(r"(?<=path = ')[\w./-]+", lambda path: str(Path(path[0]).absolute()), word)
+
+
 @pytest.fixture
 def tidegate(spark, tmp_path, monkeypatch, capsys) -> Tidegate:
     """The command, in a folder of its own, with the session of the tests; what it prints."""
@@ -348,7 +355,7 @@ def tidegate(spark, tmp_path, monkeypatch, capsys) -> Tidegate:
         monkeypatch.setattr(module, "end_on_sigterm", lambda: None)
 
     def call(*words: str) -> str:
-        code = cli.main(words)
+        code = cli.main([rooted(word) for word in words])
         printed = capsys.readouterr()
         assert (code, printed.err) == (0, ""), f"tidegate {shlex.join(words)}: {printed.err}"
         return printed.out

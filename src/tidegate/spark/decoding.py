@@ -30,6 +30,8 @@ _RAW_JSON = "map<string, string>"
 #: So much of a value is told in a reason; the payload has all of it.
 _MOST_SHOWN = 100
 
+_BLANKS = " \t\r\n"
+
 TOMBSTONE = "the message is a tombstone: it has no value"
 EMPTY = "the payload is empty"
 NOT_UTF_8 = "the payload is not valid UTF-8"
@@ -101,7 +103,9 @@ class Decoder:
     def _decoded(self, given: DataFrame, text: Column, told: Column, origin: Column) -> DataFrame:
         row = F.col(_ROW)
         corrupt = row.isNull() | row[_CORRUPT].isNotNull()
-        reason = F.when(F.trim(text) == "", F.lit(EMPTY)).otherwise(self._reason(text, row))
+        reason = F.when(F.trim(text, F.lit(_BLANKS)) == "", F.lit(EMPTY)).otherwise(
+            self._reason(text, row)
+        )
         told = told.when(corrupt, reason)
         parsed = self._parsed(text, self.reader_schema, self.reader_options)
         rows = given.select("*", parsed.alias(_ROW))

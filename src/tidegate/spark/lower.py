@@ -188,10 +188,11 @@ def _unpacker(unpack: Unpack) -> ArrowMap:
 
 def counted_as(channel: str, rows: DataFrame) -> DataFrame:
     """How many rows each partition has, as parcels of a channel say it; no shuffle is needed for it."""
+    schema = pa.schema([("bucket", pa.int32()), ("channel", pa.string()), ("rows", pa.int64())])
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = sum(batch.num_rows for batch in batches)
-        yield pa.RecordBatch.from_pydict({"bucket": [0], "channel": [channel], "rows": [found]})
+        yield pa.RecordBatch.from_pylist([{"bucket": 0, "channel": channel, "rows": found}], schema)
 
     return rows.select(F.lit(True)).mapInArrow(count, "bucket int, channel string, rows bigint")
 
