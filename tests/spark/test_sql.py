@@ -114,7 +114,7 @@ def test_the_program_of_the_readme_runs_and_broken_rows_have_a_sink(spark, tmp_p
         ("bob", 1, 2.0),
     }
     [error] = spark.read.json(str(tmp_path / "errors")).collect()
-    assert '"user":"eve"' in error["row"]
+    assert "eve" in error["row"]
 
 
 @pytest.mark.parametrize(
