@@ -10,7 +10,7 @@ the same happens on a cluster, and Spark starts a second attempt while the first
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +38,27 @@ SPECULATION = {
 }
 
 
-class HeldKernel:
-    """A kernel that waits in one batch until it is let go."""
+@dataclass
+class HeldStep:
+    """A kernel's step that waits in one batch until it is let go."""
 
-    def __init__(self, kernel: Any, folder: str, batch: str) -> None:
-        self.kernel, self.folder, self.batch = kernel, folder, batch
+    step: Any
+    folder: str
+    batch: str
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "kernel":
-            raise AttributeError(name)
-        return getattr(self.kernel, name)
-
-    def step(self, *given: Any) -> Any:
+    def __call__(self, *given: Any) -> Any:
         context = TaskContext.get()
         assert context is not None
         if context.getLocalProperty("streaming.sql.batchId") == self.batch:
             Path(self.folder, f"held-{context.attemptNumber()}").touch()
             while not Path(self.folder, f"go-{context.attemptNumber()}").exists():
                 time.sleep(0.005)
-        return self.kernel.step(*given)
+        return self.step(*given)
+
+
+def held(kernel: Any, folder: str, batch: str) -> Any:
+    kernel.step = HeldStep(kernel.step, folder, batch)
+    return kernel
 
 
 def prepare(folder: str, state_format: str, fence: str, hold: str | None) -> None:
@@ -64,7 +66,7 @@ def prepare(folder: str, state_format: str, fence: str, hold: str | None) -> Non
 
     def processor(work: Any, operator: str, plan: str) -> KernelProcessor:
         work = work if fence == "fenced" else replace(work, ownership=None)
-        work = work if hold is None else replace(work, kernel=HeldKernel(work.kernel, folder, hold))
+        work = work if hold is None else replace(work, kernel=held(work.kernel, folder, hold))
         return KernelProcessor(work, operator, plan)
 
     lower.KernelProcessor = processor  # type: ignore[attr-defined, assignment, misc]

@@ -129,7 +129,7 @@ class Story:
     def stored_states(self, name: str, version: int) -> bool:
         """Has every partition of every operator this version of its state?"""
         partitions = list(self.checkpoint(name).glob("state/[0-9]*/[0-9]*"))
-        return bool(partitions) and all(any(p.glob(f"{version}.*")) for p in partitions)
+        return bool(partitions) and all(any(p.glob(f"{version}[._]*")) for p in partitions)
 
     def results(self, name: str, schema: pa.Schema) -> dict[str, list[Row]]:
         """What each sink holds, as a table."""
