@@ -42,6 +42,11 @@ def is_plain(spark: Any, text: str) -> bool:
     return columns == 1 and len(nodes) == 2 and "OneRowRelation" in nodes[1]
 
 
+def is_random(spark: Any, text: str) -> bool:
+    analyzed = spark.sql(f"SELECT {text} AS e")._jdf.queryExecution().analyzed()
+    return not analyzed.deterministic()
+
+
 def values(frame: Any) -> list[Any]:
     [row] = frame.collect()
     return [repr(value) for value in row]
@@ -71,14 +76,17 @@ def test_every_example_of_sparks_help_means_the_same(spark):
 
     compared = 0
     for start in range(0, len(plain), _CHUNK):
-        known = in_spark(spark, plain[start : start + _CHUNK])
-        again = in_spark(spark, list(known))
-        steady = [text for text in known if again.get(text) == known[text]]  # neither time nor chance
-        items = ", ".join(f"{text} AS e{number}" for number, text in enumerate(steady))
+        chunk = [text for text in plain[start : start + _CHUNK] if not is_random(spark, text)]
+        before = in_spark(spark, chunk)
+        items = ", ".join(f"{text} AS e{number}" for number, text in enumerate(before))
         program = f"CREATE STREAM one (id BIGINT) WITH (connector = 'rate'); SELECT {items} FROM one"
         [insert] = sql.compile(program).selects
         found = values(select(spark.range(0, 1, 1, 1), insert.inputs[0].steps))
-        assert dict(zip(steady, found, strict=True)) == {text: known[text] for text in steady}
+        after = in_spark(spark, list(before))
+        # What the clock has changed meanwhile is left out: time goes one way, so all else was the same.
+        steady = {text for text in before if after.get(text) == before[text]}
+        told = dict(zip(before, found, strict=True))
+        assert {text: told[text] for text in steady} == {text: before[text] for text in steady}
         compared += len(steady)
     print(f"{len(plain)} plain examples, {compared} of them with the same value at any time")
     assert len(plain) > 500
