@@ -15,6 +15,8 @@ from benchmarks import data
 from benchmarks.cases import Case
 from benchmarks.data import Dataset
 from benchmarks.engines import row_plan
+from tidegate.dataflow import compile
+from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.operators import blobs
 from tidegate.operators.kernel import Clock, Parcel
 from tidegate.operators.kernels import kernels_of, unpack_of
@@ -23,7 +25,6 @@ from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Output, sources_of
-from tidegate.plan.watermarks import WatermarkGenerator
 
 #: As many as a session on two cores has.
 BUCKETS = range(2)
@@ -61,8 +62,8 @@ class OneThread:
     """The only operator of a plan, its buckets one after the other."""
 
     def __init__(self, plan: Output) -> None:
-        kernels = kernels_of(optimize(plan))
-        self._unpack = {name: unpack_of(plan, kernels, name) for name in plan.channels}
+        kernels = kernels_of(compile(optimize(plan)))
+        self._unpack = {name: unpack_of(compile(plan), kernels, name) for name in plan.channels}
         [self._kernel] = kernels
         [source] = sources_of(plan)
         self._watermarks = WatermarkGenerator(source.tolerance)

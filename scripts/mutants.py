@@ -76,21 +76,21 @@ class Mutant:
 TIME = [
     Mutant(
         "the watermark never goes back",
-        "plan/watermarks.py",
+        "dataflow/watermarks.py",
         "self.watermark is None or reached > self.watermark",
         "self.watermark is None or reached != self.watermark",
         "tests/unit/test_watermarks.py::test_time_that_goes_on_without_rows_does_not_go_back_either",
     ),
     Mutant(
         "of several sources the lowest counts",
-        "plan/watermarks.py",
+        "dataflow/watermarks.py",
         "lowest = min(self._reached[source] for source in counting)",
         "lowest = max(self._reached[source] for source in counting)",
         "tests/unit/test_watermarks.py::test_the_lowest_counts",
     ),
     Mutant(
         "an operator waits for all its inputs",
-        "plan/watermarks.py",
+        "dataflow/watermarks.py",
         "return min(known) if known and len(known) == len(reached) else None",
         "return min(known) if known else None",
         "tests/unit/test_watermarks.py::test_an_operator_has_the_minimum_of_its_inputs_less_what_it_holds_back",

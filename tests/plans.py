@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tidegate.dataflow import compile
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
@@ -11,7 +12,7 @@ from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Feed, Source
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match
-from tidegate.plan.nodes import Join
+from tidegate.plan.nodes import Join, Plan
 from tidegate.plan.passages import Dedupe, Reorder
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.time import Micros
@@ -151,3 +152,8 @@ def logical_join(
 def join_plan(left: Window, right: Window, **options: object) -> Join:
     """A join as it runs: optimized."""
     return optimize(logical_join(left, right, **options))
+
+
+def upstream(plan: Plan) -> list[list[int | tuple[int, ...]]]:
+    """For each operator what each of its inputs reads: another operator, or sources."""
+    return [[edge.upstream for edge in vertex.edges] for vertex in compile(plan).vertices]

@@ -14,12 +14,12 @@ from tests.oracle.join_rules import join_rules_of
 from tests.oracle.row_rules import ReorderRules, SlidingRules
 from tests.oracle.rules import OperatorRules
 from tests.oracle.window_rules import WindowRules
+from tidegate.dataflow import compile
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import read_by, steps_of
-from tidegate.plan.graph import operator_names
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output, sources_of, stages_of
+from tidegate.plan.nodes import Join, Output, sources_of
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
@@ -41,7 +41,7 @@ class Oracle:
     ) -> None:
         known = {**ANSWERS, **(answers or {})}
         self.plan = plan
-        stages, names = stages_of(plan), operator_names(plan)
+        stages, names = compile(plan).operators, [vertex.name for vertex in compile(plan).vertices]
 
         def rules_of(stage: Output) -> OperatorRules:
             rules = _rules_of(stage, known, bucket_of)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.plans import WITH_IDLE, plan_of, reorder_plan
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
+from tidegate.dataflow import compile
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived
-from tidegate.plan.nodes import stages_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
 from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
@@ -156,7 +156,7 @@ EVERY_CHAIN = pytest.mark.parametrize("plans", CHAINS.values(), ids=CHAINS)
 @given(data=st.data())
 def test_each_batch_puts_out_what_the_rules_say(plans, data):
     plan = data.draw(plans(data.draw(p.ANY_POLICY)))
-    first = stages_of(plan)[0]
+    first = compile(plan).operators[0]
     tolerance = data.draw(st.sampled_from([0, 5, 40]))
     plan = with_source(plan, replace(first.feed, tolerance=Micros(tolerance)))
     # Windows of what has arrived are among them: one partition, whose rows have an order.

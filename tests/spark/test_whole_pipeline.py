@@ -16,8 +16,9 @@ import tidegate
 from tests.oracle.admission_rules import AdmissionRules
 from tests.oracle.fold_rules import DedupeRules
 from tests.oracle.join_rules import join_rules_of
+from tidegate.dataflow import compile
 from tidegate.operators.shedding import PARTS, Load
-from tidegate.plan.nodes import Together, stages_of
+from tidegate.plan.nodes import Together
 from tidegate.testing.table import micros_of
 
 EXAMPLE = Path(tidegate.__file__).parents[2] / "examples" / "whole_pipeline.py"
@@ -45,7 +46,7 @@ class Expected:
     """What must become of each batch, given which rows were shed: that is up to the load."""
 
     def __init__(self, plan: Together, shed: set[tuple[Any, ...]]) -> None:
-        admit, dedupe, pairs, visits, _ = stages_of(plan)
+        admit, dedupe, pairs, visits, _ = compile(plan).operators
         self.admission, self.dedupe = AdmissionRules(admit), DedupeRules(dedupe)
         self.joins = {"pairs": join_rules_of(pairs), "visits": join_rules_of(visits)}
         self.kinds = {"pairs": ("impression", "click"), "visits": ("click", "order")}

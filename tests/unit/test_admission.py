@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from tests.plans import SCHEMA, SECOND, TIMESTAMP, hopping, logical_plan, reorder_plan
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
-from tidegate.operators.kernel import ADMISSION_COUNTERS, COUNTERS
-from tidegate.operators.kernels import counters_of, kernels_of
+from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
+from tidegate.plan.counters import ADMISSION_COUNTERS, COUNTERS
 from tidegate.plan.feeds import Derived, Source, Stepped
-from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.passages import Admit, Dedupe
 from tidegate.plan.policies import SideOutput
@@ -244,13 +245,13 @@ def test_other_limits_go_on_from_the_level(limits, left):
     host = KernelHost(admit_plan(sla(max_rate=1, capacity=10)))
     host.batch(rows(6, 0))
     host.restart()
-    host.kernels = kernels_of(admit_plan(limits))
+    host.kernels = kernels_of(compile(admit_plan(limits)))
     assert len(host.batch(rows(9, 0)).main) == left
 
 
 def test_limits_are_not_part_of_the_identity_but_streams_are():
     bronze, gold, split, other = (
-        identity_of(admit_plan(limits, keys=keys), 4, 1)
+        identity_of(compile(admit_plan(limits, keys=keys)), 4, 1)
         for limits, keys in (
             (sla("bronze"), ("user",)),
             (sla("gold", jitter_budget="1 s"), ("user",)),
@@ -306,15 +307,15 @@ def test_what_follows_judges_rows_as_those_of_a_source():
     then = host.batch([row(9 * SECOND)])
     assert [r["n"] for r in then.main] == [1]
     assert [r["ts"] for r in then.channels["late"]] == [instant_of(9 * SECOND)]
-    assert set(then.counts) <= set(counters_of(plan))
+    assert set(then.counts) <= set(compile(plan).counters)
 
 
 def test_the_plan_shows_the_limits():
     plan = admit_plan(sla("gold", jitter_budget="2 s", arrival="came"), schema=WITH_ARRIVAL)
     limits = "sla(max_rate=20, capacity=50, max_lag=500 ms, jitter_budget=2 seconds, arrival=came)"
     assert plan.label() == f"Admit[{limits}]"
-    assert kernels_of(plan)[0].stages() == [f"Admission[user, {limits}]"]
-    assert counters_of(plan) == (*COUNTERS, *ADMISSION_COUNTERS)
+    assert kernels_of(compile(plan))[0].stages() == [f"Admission[user, {limits}]"]
+    assert compile(plan).counters == (*COUNTERS, *ADMISSION_COUNTERS)
 
 
 # -- what is refused ------------------------------------------------------------------------------

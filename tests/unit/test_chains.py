@@ -19,22 +19,21 @@ from tests.plans import (
     reorder_plan,
     session,
     sliding,
+    upstream,
 )
 from tidegate.api import emit, late
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.aggregates import sum as total
 from tidegate.api.events import Events
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import ColumnNotFound, PlanError
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
-from tidegate.plan.identity import identity_of
-from tidegate.plan.nodes import sources_of, stages_of
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
-from tidegate.plan.watermarks import Operator
 from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.table import instant_of, micros_of
 
@@ -90,7 +89,7 @@ HOLD_BACK = {
 def test_an_operator_holds_back_what_it_may_still_put_out(case):
     plan, time, expected = HOLD_BACK[case]
     assert Derived(plan, time).hold_back == expected
-    assert held_back(plan_of(hopping(5), keys=(), feed=Derived(plan, time))) == expected
+    assert compile(plan_of(hopping(5), keys=(), feed=Derived(plan, time))).vertices[-1].delay == expected
 
 
 def test_hold_backs_add_up_along_a_chain():
@@ -98,22 +97,20 @@ def test_hold_backs_add_up_along_a_chain():
     second = plan_of(hopping(10), lateness=7, feed=Derived(first, "ts"))
     third = plan_of(hopping(60), (("n", a.Sum("n")),), feed=Derived(second, "window_start"))
     last = reorder_plan(feed=Derived(third, "window_end"))
-    assert [held_back(stage) for stage in stages_of(last)] == [0, 15, 32, 32]
-    assert graph_of(last) == {
-        SOURCES: Operator(),
-        "1 sliding(1 us, 15 us)": Operator((SOURCES,), 15),
-        "2 tumbling(10 us)": Operator(("1 sliding(1 us, 15 us)",), 17),
-        "3 tumbling(60 us)": Operator(("2 tumbling(10 us)",), 0),
-        "4 reorder": Operator(("3 tumbling(60 us)",), 0),
-    }
-    assert operator_names(last) == list(graph_of(last))[1:]
+    assert [(vertex.name, vertex.delay) for vertex in compile(last).vertices] == [
+        ("1 sliding(1 us, 15 us)", 0),
+        ("2 tumbling(10 us)", 15),
+        ("3 tumbling(60 us)", 32),
+        ("4 reorder", 32),
+    ]
+    assert upstream(last) == [[(0,)], [0], [1], [2]]
 
 
 def test_the_operators_and_sources_of_a_chain():
     first = plan_of(hopping(10))
     second = plan_of(hopping(20), feed=Derived(first, "window_end"))
-    assert stages_of(second) == (first, second)
-    assert sources_of(second) == sources_of(first) == (first.feed,)
+    assert [vertex.operator for vertex in compile(second).vertices] == [first, second]
+    assert compile(second).sources == compile(first).sources == (first.feed,)
 
 
 # -- what happens ---------------------------------------------------------------------------------
@@ -316,7 +313,7 @@ def test_results_go_on_as_events():
         .agg(rows=total("n"))
     )
     assert hourly.node.schema.names == ["user", "window_start", "window_end", "rows"]
-    assert [str(stage.windowed.window) for stage in stages_of(hourly.node)] == [
+    assert [str(stage.windowed.window) for stage in compile(hourly.node).operators] == [
         "tumbling(1 minute)",
         "tumbling(1 hour)",
     ]
@@ -399,7 +396,9 @@ def test_results_of_operators_cannot_be_united():
 def test_each_operator_is_part_of_the_identity():
     def chain(size, other):
         first = logical_plan(hopping(size))
-        return identity_of(logical_plan(hopping(other), feed=Derived(first, "window_end")), 4, 1)
+        return identity_of(
+            compile(logical_plan(hopping(other), feed=Derived(first, "window_end"))), 4, 1
+        )
 
     one, two, three = chain(10, 60), chain(10, 61), chain(11, 60)
     assert [name for name in one if one[name] != two[name]] == ["window of operator 2"]
@@ -410,7 +409,7 @@ def test_the_time_by_which_results_go_on_is_part_of_the_identity():
     """What the second operator has stored would mean something else."""
     first = logical_plan(hopping(10))
     one, two = (
-        identity_of(logical_plan(hopping(60), ROWS, feed=Derived(first, time)), 4, 1)
+        identity_of(compile(logical_plan(hopping(60), ROWS, feed=Derived(first, time))), 4, 1)
         for time in ("window_end", "window_start")
     )
     assert one != two

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.plans import dedupe_plan, hopping, plan_of
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointMismatch, PlanError
 from tidegate.operators import blobs
-from tidegate.plan.identity import identity_of
 from tidegate.spark.checkpoint import NOTE, claim, stored_identity
 from tidegate.spark.lower import lower
 from tidegate.spark.session import state_format
@@ -42,12 +43,12 @@ def test_a_query_of_others_is_left_alone(tmp_path):
 @pytest.mark.parametrize("buckets", [0, -1])
 def test_state_has_one_bucket_at_least(buckets):
     with pytest.raises(PlanError, match=f"buckets={buckets}: state needs one"):
-        lower(plan_of(hopping(10)), [None], buckets)
+        lower(compile(plan_of(hopping(10))), [None], buckets)
 
 
 def test_ids_that_were_remembered_without_a_secret_are_refused(tmp_path):
     """Nobody would find them again, and every message would pass once more."""
-    now = identity_of(dedupe_plan(10), 4, blobs.VERSION)
+    now = identity_of(compile(dedupe_plan(10)), 4, blobs.VERSION)
     claim(str(tmp_path), {part: value for part, value in now.items() if part != "ids"})
     (tmp_path / "offsets").mkdir()
     with pytest.raises(CheckpointMismatch, match="ids: stored 'nothing', now 'keyed digests'"):

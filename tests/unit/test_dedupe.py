@@ -27,16 +27,16 @@ from tidegate.api import late
 from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.api.windows import tumbling
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import ColumnNotFound, DurationError, PlanError, TypeMismatch
 from tidegate.operators import blobs, dedupe
 from tidegate.operators.hashing import digest_columns, mix
-from tidegate.operators.kernel import COUNTERS, DEDUPE_COUNTERS
-from tidegate.operators.kernels import counters_of, kernels_of
+from tidegate.operators.kernels import kernels_of
 from tidegate.operators.state import BucketState
 from tidegate.optimize import optimize
+from tidegate.plan.counters import COUNTERS, DEDUPE_COUNTERS
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.graph import graph_of, held_back, operator_names
-from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.passages import Dedupe
 from tidegate.plan.policies import OnWindowClose, Reassign, SideOutput
@@ -369,9 +369,9 @@ def over(plan=None, **options):
 
 def test_what_follows_is_not_held_back_by_within():
     windows = plan_of(hopping(10), feed=over())
-    assert held_back(windows) == 0
-    assert operator_names(windows) == ["1 dedupe", "2 tumbling(10 us)"]
-    assert [operator.hold_back for operator in graph_of(windows).values()] == [0, 0, 0]
+    assert compile(windows).vertices[-1].delay == 0
+    assert [vertex.name for vertex in compile(windows).vertices] == ["1 dedupe", "2 tumbling(10 us)"]
+    assert [vertex.delay for vertex in compile(windows).vertices] == [0, 0]
     host = KernelHost(windows, buckets=2)
     host.batch([at(1), at(2, "bob"), at(1), at(12, "eve")])
     got = host.batch([])
@@ -475,30 +475,30 @@ def test_every_column_stays_where_rows_themselves_leave(plan):
 
 
 def test_the_counter_is_there_only_for_plans_that_filter():
-    assert counters_of(plan_of(hopping(10), feed=over())) == (*COUNTERS, *DEDUPE_COUNTERS)
-    assert counters_of(plan_of(hopping(10))) == COUNTERS
+    assert compile(plan_of(hopping(10), feed=over())).counters == (*COUNTERS, *DEDUPE_COUNTERS)
+    assert compile(plan_of(hopping(10))).counters == COUNTERS
 
 
 def test_ids_and_how_long_they_are_known_are_part_of_the_identity():
-    plain = identity_of(dedupe_plan(10), 4, 1)
+    plain = identity_of(compile(dedupe_plan(10)), 4, 1)
     assert (plain["operator"], plain["within"]) == ("dedupe", "10 us")
     others = {
         "keys": dedupe_plan(10, on=("user", "shop")),
         "within": dedupe_plan(20),
     }
     for name, other in others.items():
-        identity = identity_of(other, 4, 1)
+        identity = identity_of(compile(other), 4, 1)
         assert [part for part in plain if plain[part] != identity[part]] == [name]
     for same in (
         dedupe_plan(10, tolerance=7),
         dedupe_plan(10, late=SIDE),
         dedupe_plan(10, schema=SCHEMA.append(pa.field("more", pa.int64()))),
     ):
-        assert identity_of(same, 4, 1) == plain
+        assert identity_of(compile(same), 4, 1) == plain
 
 
 def test_the_physical_operator():
-    [kernel] = kernels_of(dedupe_plan(10, on=("user", "shop"), late=SIDE))
+    [kernel] = kernels_of(compile(dedupe_plan(10, on=("user", "shop"), late=SIDE)))
     assert kernel.stages() == ["Dedupe[user, shop within 10 us, late=side_output('late')]"]
 
 

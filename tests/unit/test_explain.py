@@ -7,13 +7,14 @@ import pytest
 
 from tests.golden import assert_golden
 from tests.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
+from tidegate.dataflow import compile
+from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.declare import declare_source
 from tidegate.plan.event_time import At
-from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
@@ -75,5 +76,6 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_explain_themselves(name):
     plan = PLANS[name]
-    physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
+    dataflow = compile(plan)
+    physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
     assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

@@ -12,13 +12,13 @@ from tidegate import connectors
 from tidegate.api import emit, sinks
 from tidegate.api.aggregates import count
 from tidegate.api.events import Events
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import EmissionRefused, PlanError, SinkError
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.state import Directory
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.graph import held_back, operator_names
-from tidegate.plan.identity import identity_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
@@ -228,8 +228,8 @@ def test_a_fold_asks_for_no_timer_unless_a_key_waits_for_its_turn():
 
 def test_messages_that_are_sent_again_are_folded_once():
     plan = fold(TOTALS, keys=("note",), feed=Derived(dedupe_plan(1000, on=("user", "shop")), "ts"))
-    assert operator_names(plan) == ["1 dedupe", "2 fold"]
-    assert held_back(plan) == 0
+    assert [vertex.name for vertex in compile(plan).vertices] == ["1 dedupe", "2 fold"]
+    assert compile(plan).vertices[-1].delay == 0
     host, table, chance = KernelHost(plan, buckets=2), Changelog(("note",)), random.Random(2)
     sent = [
         at(number, f"p{number % 3}", number, shop=number, note="ab"[number % 2]) for number in range(300)
@@ -263,8 +263,8 @@ def test_results_of_windows_can_be_folded():
 def test_columns_are_keys_aggregates_and_op():
     plan = fold(TOTALS, keys=("user", "shop"))
     assert plan.schema.names == ["user", "shop", "n", "total", "most", "op"]
-    assert plan.identity == ("user", "shop")
-    assert plan_of(hopping(10)).identity == ("user", "window_start", "window_end")
+    assert plan.result_key == ("user", "shop")
+    assert plan_of(hopping(10)).result_key == ("user", "window_start", "window_end")
 
 
 def test_a_key_may_have_the_name_of_a_bound():
@@ -301,21 +301,21 @@ def test_folds_cannot_go_on_as_events():
 
 
 def test_the_physical_operators():
-    [kernel] = kernels_of(fold(emission=CHANGELOG))
+    [kernel] = kernels_of(compile(fold(emission=CHANGELOG)))
     assert kernel.stages() == ["FoldPreAggregate[user]", "FoldMerge[by key]", "FoldEmit[changelog]"]
 
 
 def test_what_the_state_depends_on():
-    plain = identity_of(fold(), 4, 1)
+    plain = identity_of(compile(fold()), 4, 1)
     assert plain["window"] == "all time"
     for name, other in {
         "keys": fold(keys=("shop",)),
         "aggregates": fold(TOTALS),
         "emission": fold(emission=CHANGELOG),
     }.items():
-        identity = identity_of(other, 4, 1)
+        identity = identity_of(compile(other), 4, 1)
         assert [part for part in plain if plain[part] != identity[part]] == [name]
-    assert identity_of(fold(tolerance=5), 4, 1) == plain
+    assert identity_of(compile(fold(tolerance=5)), 4, 1) == plain
 
 
 def test_rows_stamped_as_they_come_need_no_moving():
@@ -345,7 +345,7 @@ def test_without_a_strategy_it_is_on_update():
 
 def test_changes_without_a_key_cannot_be_applied_to_a_table(tmp_path):
     plan = fold(keys=())
-    target = connectors.Target("query", "main", plan.schema, plan.identity, plan.retracts)
+    target = connectors.Target("query", "main", plan.schema, plan.result_key, plan.retracts)
     with pytest.raises(SinkError, match="changes of a fold without a key cannot be applied"):
         sinks.duckdb(tmp_path / "t.duckdb", "t").prepare(target)
 

@@ -16,19 +16,19 @@ from tests.plans import (
     plan_of,
     session,
     sliding,
+    upstream,
 )
+from tidegate.dataflow import compile
+from tidegate.dataflow.explain import render_logical
+from tidegate.dataflow.identity import fingerprint, identity_of
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.operators.kernels import kernels_of
 from tidegate.plan.channels import LATE_COLUMNS
-from tidegate.plan.explain import render_logical
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.graph import SOURCES, graph_of, held_back, operator_names
-from tidegate.plan.identity import fingerprint, identity_of
 from tidegate.plan.inlets import KeyBy
-from tidegate.plan.nodes import Join, sources_of, stages_of
+from tidegate.plan.nodes import Join, sources_of
 from tidegate.plan.policies import Drop, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
-from tidegate.plan.watermarks import Operator
 from tidegate.plan.windowing import WindowBy
 
 TEN = hopping(10)
@@ -377,7 +377,7 @@ def test_the_operators_and_sources_of_a_join():
     clicks, orders = counted(LEFT_ROWS, "ts"), counted(RIGHT_ROWS, "at")
     join = join_plan(TEN, TEN, feeds=(Derived(clicks, "window_end"), Derived(orders, "window_end")))
     last = plan_of(hopping(20), keys=(), feed=Derived(join, "left_window_end"))
-    assert stages_of(last) == (clicks, orders, join, last)
+    assert compile(last).operators == (clicks, orders, join, last)
     assert sources_of(last) == (clicks.feed, orders.feed)
     assert sources_of(join_plan(TEN, TEN)) == tuple(inlet.feed for inlet in join_plan(TEN, TEN).inlets)
 
@@ -385,25 +385,21 @@ def test_the_operators_and_sources_of_a_join():
 def test_the_side_that_is_further_behind_counts():
     clicks, orders = counted(LEFT_ROWS, "ts", lateness=7), counted(RIGHT_ROWS, "at")
     both = join_plan(TEN, TEN, feeds=(Derived(clicks, "window_start"), Derived(orders, "window_end")))
-    assert held_back(both) == 17
+    assert compile(both).vertices[-1].delay == 17
     one = join_plan(TEN, TEN, feeds=(None, Derived(orders, "window_start")))
-    assert held_back(one) == 10
-    assert held_back(join_plan(TEN, TEN)) == 0
+    assert compile(one).vertices[-1].delay == 10
+    assert compile(join_plan(TEN, TEN)).vertices[-1].delay == 0
 
 
 def test_hold_backs_add_up_through_a_join():
     clicks = counted(LEFT_ROWS, "ts")
     join = join_plan(TEN, TEN, feeds=(Derived(clicks, "window_start"), None))
     last = plan_of(hopping(20), keys=(), feed=Derived(join, "at"))
-    assert held_back(last) == 10 + join.times["at"]
-    one, two, three = operator_names(last)
+    assert compile(last).vertices[-1].delay == 10 + join.times["at"]
+    one, two, three = [vertex.name for vertex in compile(last).vertices]
     assert two == "2 tumbling(10 us) × tumbling(10 us)"
-    assert graph_of(last) == {
-        SOURCES: Operator(),
-        one: Operator((SOURCES,), 10),
-        two: Operator((one, SOURCES), join.times["at"]),
-        three: Operator((two,), 0),
-    }
+    assert upstream(last) == [[(0,)], [0, (1,)], [1]]
+    assert (one, three) == ("1 tumbling(10 us)", "3 tumbling(20 us)")
 
 
 def test_corrections_cannot_be_joined():
@@ -439,13 +435,15 @@ def joined(**options):
     ids=str,
 )
 def test_what_state_depends_on_is_part_of_its_identity(change, parts):
-    one, other = (identity_of(plan, 4, 1) for plan in (joined(), joined(**change)))
+    one, other = (identity_of(compile(plan), 4, 1) for plan in (joined(), joined(**change)))
     assert [name for name in one | other if one.get(name) != other.get(name)] == parts
     assert fingerprint(one) != fingerprint(other)
 
 
 def test_that_null_equals_null_can_be_said_or_left_out():
-    assert identity_of(joined(), 4, 1) == identity_of(joined(nulls_match=(True,)), 4, 1)
+    assert identity_of(compile(joined()), 4, 1) == identity_of(
+        compile(joined(nulls_match=(True,))), 4, 1
+    )
     assert joined().label() == joined(nulls_match=(True,)).label()
 
 
@@ -459,13 +457,15 @@ def test_that_null_equals_null_can_be_said_or_left_out():
     ids=str,
 )
 def test_tolerance_and_late_policies_may_change_between_runs(change):
-    assert identity_of(joined(), 4, 1) == identity_of(joined(**change), 4, 1)
+    assert identity_of(compile(joined()), 4, 1) == identity_of(compile(joined(**change)), 4, 1)
 
 
 def test_swapped_sides_are_another_join():
     windows = {"left": TEN, "right": TEN}
     one = joined(**windows)
-    assert identity_of(one, 4, 1) != identity_of(replace(one, left=one.right, right=one.left), 4, 1)
+    assert identity_of(compile(one), 4, 1) != identity_of(
+        compile(replace(one, left=one.right, right=one.left)), 4, 1
+    )
 
 
 def test_a_join_explains_itself():
@@ -491,7 +491,7 @@ def test_a_join_explains_itself():
 def test_a_join_says_where_null_equals_nothing(given, shown):
     plan = logical_join(TEN, TEN, keys=("user", "shop"), nulls_match=given, where="price > 1")
     assert plan.label() == f"Join[inner, match=overlap, nulls_match={shown}, where='price > 1']"
-    assert f"match=overlap, nulls_match={shown}, where=" in kernels_of(plan)[0].stages()[0]
+    assert f"match=overlap, nulls_match={shown}, where=" in kernels_of(compile(plan))[0].stages()[0]
 
 
 def test_the_event_time_can_be_a_key():

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tidegate.dataflow import compile
 from tidegate.errors import TidegateWarning
 from tidegate.plan.nodes import Plan
 from tidegate.testing import DryRun, Stream, at
@@ -222,6 +223,7 @@ def test_the_same_is_said_of_whole_plans() -> None:
         both = tg.together(
             a=clicks("0 s").reorder(), b=sliding(clicks("0 s")).agg(n=tg.count()), c=clicks().reorder()
         )
-    found = tie_warnings(plan_of(both))
+    found = tie_warnings(compile(plan_of(both)).operators)
     assert [text.split(" with ")[0] for text in found] == ["reorder()", "sliding(10 seconds)"]
-    assert tie_warnings(plan_of(clicks("0 s").window(tg.tumbling("1 s")).agg(n=tg.count()))) == []
+    minutes = clicks("0 s").window(tg.tumbling("1 s")).agg(n=tg.count())
+    assert tie_warnings(compile(plan_of(minutes)).operators) == []

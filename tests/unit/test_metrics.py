@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.plans import SECOND, hopping, plan_of
+from tidegate.dataflow import compile
 from tidegate.observe.metrics import Metrics
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived, Union
@@ -20,7 +21,7 @@ def record(metrics, batch, *packed, now=0):
 
 
 def test_totals_add_up_over_batches() -> None:
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     for batch in range(10):
         record(metrics, batch, ("#rows_in", 5), ("main", 2), ("#rows_in", 1), ("late", 3))
     totals = metrics.totals()
@@ -30,7 +31,7 @@ def test_totals_add_up_over_batches() -> None:
 
 
 def test_a_replayed_batch_counts_once() -> None:
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     record(metrics, 0, ("#rows_in", 1))
     record(metrics, 1, ("#rows_in", 5), ("#late_rows", 2))
     record(metrics, 1, ("#rows_in", 5))
@@ -40,7 +41,7 @@ def test_a_replayed_batch_counts_once() -> None:
 
 def test_it_is_known_what_each_of_the_last_batches_put_out() -> None:
     """As written: of a batch that is replayed the last word counts."""
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     for batch in range(150):
         record(metrics, batch, ("main", batch), ("late", 7))
     record(metrics, 149, ("main", 1), ("main", 2))
@@ -51,25 +52,25 @@ def test_it_is_known_what_each_of_the_last_batches_put_out() -> None:
 
 
 def test_every_counter_is_there_from_the_start() -> None:
-    totals = Metrics(PLAN).totals()
+    totals = Metrics(compile(PLAN)).totals()
     assert set(totals.values()) == {0}
     assert {"late_rows", "late_dropped_count", "buffer_size", "watermark_emitted_count"} <= set(totals)
     assert "max_timestamp_seen" not in totals
 
 
 def test_the_rows_of_each_channel_come_back() -> None:
-    assert record(Metrics(PLAN), 0, ("main", 2), ("main", 3))["main"] == 5
+    assert record(Metrics(compile(PLAN)), 0, ("main", 2), ("main", 3))["main"] == 5
 
 
 def test_what_buckets_hold_is_the_latest_word_of_each() -> None:
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     metrics.record(0, [(0, "=buffer_size", 5), (1, "=buffer_size", 7)], 0)
     metrics.record(1, [(1, "=buffer_size", 2)], 0)
     assert metrics.totals()["buffer_size"] == 7
 
 
 def test_entries_in_state_are_those_of_all_operators() -> None:
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     first = [(0, "=state_rows.a.x", 5), (0, "=state_rows.b.y", 1), (1, "=state_rows.a.x", 2)]
     metrics.record(0, first, 0)
     metrics.record(1, [(0, "=state_rows.a.x", 4)], 0)
@@ -78,7 +79,7 @@ def test_entries_in_state_are_those_of_all_operators() -> None:
 
 
 def test_event_time_is_followed() -> None:
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     record(metrics, 0, ("^0", NOON + 3 * SECOND), ("^0", NOON))
     record(metrics, 1, ("^0", NOON + SECOND))
     record(metrics, 2, ("^0", NOON + 9 * SECOND), ("#late_dropped", 4))
@@ -91,7 +92,7 @@ def test_event_time_is_followed() -> None:
 
 def test_several_sources_align_and_say_when_they_were_seen() -> None:
     source = PLAN.feed
-    metrics = Metrics(with_feed(PLAN, Union((source, replace(source, tolerance=Micros(0))))))
+    metrics = Metrics(compile(with_feed(PLAN, Union((source, replace(source, tolerance=Micros(0)))))))
     record(metrics, 0, ("^0", NOON), now=5)
     assert list(metrics.watermarks().values()) == [None]
     record(metrics, 1, ("^1", NOON + SECOND), now=6)
@@ -107,7 +108,7 @@ def test_several_sources_align_and_say_when_they_were_seen() -> None:
 def test_operators_of_a_chain_lie_behind_by_what_is_held_back() -> None:
     held = plan_of(hopping(10 * SECOND), lateness=3 * SECOND)
     window = WindowBy(KeyBy(Derived(held, "window_end"), ()), hopping(60 * SECOND))
-    metrics = Metrics(Emit(Aggregation(window, (("n", a.Count(None)),))))
+    metrics = Metrics(compile(Emit(Aggregation(window, (("n", a.Count(None)),)))))
     record(metrics, 0, ("^0", NOON))
     assert metrics.watermarks() == {
         "1 tumbling(10 seconds)": NOON,

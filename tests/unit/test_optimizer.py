@@ -6,12 +6,12 @@ import pytest
 
 from tests.golden import assert_golden
 from tests.plans import ROWS, SECOND, hopping, logical_plan
+from tidegate.dataflow.explain import render_logical
 from tidegate.operators import aggregates as a
 from tidegate.optimize import RULES, optimize
 from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
-from tidegate.plan.explain import render_logical
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.rewrite import with_feed

@@ -17,6 +17,7 @@ import pytest
 from tests.plans import hopping, plan_of
 from tidegate.api import sinks
 from tidegate.connectors.notes import create_note, names_in, read_note
+from tidegate.dataflow import compile
 from tidegate.errors import CheckpointTaken
 from tidegate.operators.kernels import kernels_of
 from tidegate.spark.checkpoint import claim, stored_identity
@@ -147,7 +148,7 @@ def test_a_claim_names_sinks_without_what_could_be_a_secret() -> None:
 
 
 def hosted(ownership: Ownership | None) -> HostedKernel:
-    [kernel] = kernels_of(plan_of(hopping(10)))
+    [kernel] = kernels_of(compile(plan_of(hopping(10))))
     nothing: Any = SimpleNamespace()
     return HostedKernel(Work(kernel, "operator 1", ownership), "operator", "plan", nothing, nothing)
 

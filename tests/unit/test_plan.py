@@ -8,11 +8,12 @@ import pytest
 
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, logical_plan
 from tidegate.api.events import Startable
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import fingerprint, identity_of
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
 from tidegate.plan.channels import LATE_COLUMNS, RESERVED_CHANNELS
 from tidegate.plan.feeds import Source
-from tidegate.plan.identity import fingerprint, identity_of
 from tidegate.plan.policies import Drop, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 
@@ -187,8 +188,8 @@ BASE = {"window": hopping(10, 5), "lateness": 3, "keys": ("user",)}
     ],
 )
 def test_what_state_depends_on_is_part_of_its_identity(change, part):
-    one = identity_of(logical_plan(**BASE), 4, 1)
-    other = identity_of(logical_plan(**(BASE | change)), 4, 1)
+    one = identity_of(compile(logical_plan(**BASE)), 4, 1)
+    other = identity_of(compile(logical_plan(**(BASE | change))), 4, 1)
     assert [name for name in one if one[name] != other[name]] == [part]
     assert fingerprint(one) != fingerprint(other)
 
@@ -197,10 +198,10 @@ def test_what_state_depends_on_is_part_of_its_identity(change, part):
     "change", [{"tolerance": 9}, {"late": Reassign(Micros(5))}, {"late": SideOutput("late")}]
 )
 def test_tolerance_and_late_policy_may_change_between_runs(change):
-    one = identity_of(logical_plan(**BASE, late=Drop()), 4, 1)
-    assert one == identity_of(logical_plan(**(BASE | change)), 4, 1)
-    assert one != identity_of(logical_plan(**BASE), 8, 1)
-    assert one != identity_of(logical_plan(**BASE), 4, 2)
+    one = identity_of(compile(logical_plan(**BASE, late=Drop())), 4, 1)
+    assert one == identity_of(compile(logical_plan(**(BASE | change))), 4, 1)
+    assert one != identity_of(compile(logical_plan(**BASE)), 8, 1)
+    assert one != identity_of(compile(logical_plan(**BASE)), 4, 2)
 
 
 def test_names_that_kernels_use_are_refused():

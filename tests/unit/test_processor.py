@@ -15,6 +15,7 @@ from pyspark.sql import Row
 import tidegate as tg
 from tests.patience import HANG
 from tests.plans import hopping, plan_of
+from tidegate.dataflow import compile
 from tidegate.operators.kernel import GAUGE
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
@@ -52,7 +53,7 @@ class Pages(dict):
 
 @pytest.fixture
 def packed():
-    [kernel] = kernels_of(plan_of(hopping(10)))
+    [kernel] = kernels_of(compile(plan_of(hopping(10))))
     return CloudPickleSerializer().dumps(KernelProcessor(Work(kernel), "operator", "plan"))
 
 
@@ -80,7 +81,7 @@ def test_parcels_count_in_the_order_they_were_sent_in(passage):
         "dedupe": CLICKS.dedupe(on="user", within="1 hour"),
         "admit": CLICKS.admit(tg.sla(max_rate=1, capacity=2), stream="user"),
     }
-    [kernel] = kernels_of(optimize(programs[passage].node))
+    [kernel] = kernels_of(compile(optimize(programs[passage].node)))
     [port] = kernel.ports
     sent = []
     for sender, price in enumerate([0.1, 0.2, 0.3, 1e16]):

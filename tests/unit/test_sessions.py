@@ -11,6 +11,8 @@ from tidegate.api import emit
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.events import WindowedEvents
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import (
     ColumnNotFound,
     DurationError,
@@ -21,11 +23,11 @@ from tidegate.errors import (
 )
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, COUNTERS, Clock
+from tidegate.operators.kernel import COUNTER, Clock
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.plan.identity import identity_of
+from tidegate.plan.counters import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Changelog, KernelHost
@@ -251,7 +253,7 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(session(SECOND), late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(parcel.blob or b"") for parcel in kernels_of(plan)[0].pack(table, [0]))
+        return sum(len(parcel.blob or b"") for parcel in kernels_of(compile(plan))[0].pack(table, [0]))
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(session(1)).input.input.late)
 
@@ -316,7 +318,7 @@ def test_nothing_is_left_when_all_sessions_have_closed(emission):
 
 def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     plan = plan_of(session(10), emission=OnWindowClose(), lateness=3)
-    kernel, state = kernels_of(plan)[0], BucketState(MemoryPages(), "plan")
+    kernel, state = kernels_of(compile(plan))[0], BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
     packed = kernel.pack(to_arrow([at(5), at(30)], schema), [0])
     inputs = [parcel for parcel in packed if not parcel.channel.startswith(COUNTER)]
@@ -521,7 +523,9 @@ def test_an_aggregate_that_does_not_merge_is_refused():
     ids=str,
 )
 def test_the_gap_and_the_maximum_length_are_part_of_the_identity(other):
-    one, two = (identity_of(logical_plan(w, schema=WITH_IDLE), 4, 1) for w in (session(10), other))
+    one, two = (
+        identity_of(compile(logical_plan(w, schema=WITH_IDLE)), 4, 1) for w in (session(10), other)
+    )
     assert [name for name in one if one[name] != two[name]] == ["window"]
 
 

@@ -7,10 +7,11 @@ from tests.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
 from tests.unit.windows import final_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, COUNTERS, Clock
+from tidegate.operators.kernel import COUNTER, Clock
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.state import BucketState, MemoryPages
+from tidegate.plan.counters import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Changelog, KernelHost

@@ -17,14 +17,15 @@ from tidegate.api import emit, late
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.events import KeyedEvents
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import DurationError, EmissionRefused, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.kernel import COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.channels import LATE_COLUMNS
+from tidegate.plan.counters import COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.feeds import Source
-from tidegate.plan.identity import identity_of
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
@@ -633,11 +634,11 @@ def test_every_column_stays():
     "other", [sliding(11), sliding(10, 0), sliding(10, 5), sliding(10, None, "items > 1")], ids=str
 )
 def test_the_window_is_part_of_the_identity(other):
-    one, two = (identity_of(logical_plan(window), 4, 1) for window in (sliding(10), other))
+    one, two = (identity_of(compile(logical_plan(window)), 4, 1) for window in (sliding(10), other))
     assert [name for name in one if one[name] != two[name]] == ["window"]
 
 
 def test_the_columns_of_rows_are_part_of_the_identity():
     wider = SCHEMA.append(pa.field("more", pa.int64()))
-    one, two = (identity_of(logical_plan(sliding(1), schema=s), 4, 1) for s in (SCHEMA, wider))
+    one, two = (identity_of(compile(logical_plan(sliding(1), schema=s)), 4, 1) for s in (SCHEMA, wider))
     assert [name for name in one if one[name] != two[name]] == ["rows"]

@@ -7,14 +7,15 @@ import pytest
 from tests.plans import hopping, plan_of
 from tidegate import cli
 from tidegate.cli import state as command
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import fingerprint, identity_of, own_parts
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.contents import NO_TIME, UNKNOWN
-from tidegate.plan.identity import fingerprint, identity_of, own_parts
 from tidegate.spark.checkpoint import claim
 from tidegate.spark.summary import StateNote, StateSummary
 
 PLAN = plan_of(hopping(60_000_000))
-IDENTITY = identity_of(PLAN, 2, 2)
+IDENTITY = identity_of(compile(PLAN), 2, 2)
 OWN = fingerprint(own_parts(IDENTITY, 1))
 NOON = 1_767_268_800_000_000
 HELD = {"rows": 3, "open": 2, "keys": 1, "pages": 2, "bytes": 700, "due": NOON, "watermark": NOON - 1}
@@ -100,7 +101,7 @@ def gauges(operator="x", bucket=0, plan=OWN, **held):
 
 
 def a_run(checkpoint, plans=(OWN,)):
-    metrics = Metrics(PLAN)
+    metrics = Metrics(compile(PLAN))
     return metrics, StateSummary(checkpoint.as_uri(), plans, metrics)
 
 

@@ -22,19 +22,20 @@ from tests.plans import (
     logical_plan,
     reorder_plan,
     session,
+    upstream,
 )
 from tests.stepped import FUSIONS, filtered, mapped, shedding
 from tidegate.api.events import Events
+from tidegate.dataflow import compile
+from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.errors import ColumnNotFound, PlanError, StepError, TypeMismatch
-from tidegate.operators.kernels import counters_of, kernels_of
+from tidegate.operators.kernels import kernels_of
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import filter_step, map_step, take_steps
 from tidegate.operators.ways import Ways
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.feeds import Derived, Source, Union, crossings, origin, steps_of
-from tidegate.plan.graph import graph_of, places_of
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.nodes import Together
 from tidegate.plan.passages import Admit
@@ -44,7 +45,6 @@ from tidegate.plan.sla import declare_sla
 from tidegate.plan.steps import Fusion, Shed
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
-from tidegate.spark.load import shedding_policy
 from tidegate.testing import KernelHost
 from tidegate.testing.table import at, rows, to_arrow
 
@@ -458,11 +458,11 @@ def test_steps_follow_a_union():
 def test_a_query_sheds_by_one_policy():
     both = events().shed("strict").dedupe(on="user", within="1 s").shed("bypass").reorder()
     with pytest.raises(PlanError) as refusal:
-        shedding_policy(both.node)
+        compile(both.node)
     assert str(refusal.value) == "shed() with several policies in one query: bypass, strict"
     twice_the_same = events().shed("bypass").dedupe(on="user", within="1 s").shed("bypass").reorder()
-    assert shedding_policy(twice_the_same.node) == "bypass"
-    assert shedding_policy(events().reorder().node) is None
+    assert compile(twice_the_same.node).shedding == "bypass"
+    assert compile(events().reorder().node).shedding is None
 
 
 def test_a_crossing_has_a_step():
@@ -595,8 +595,8 @@ def test_rows_are_counted_as_they_come_and_as_they_go():
     result = host.batch(WITH_BROKEN)
     assert +result.counts == {"rows_in": 4, "filtered": 2, "shed": 1, "errors": 1}
     assert result.channels["shed"] == [full(ROWS)[1]]
-    assert {"filtered", "shed"} <= set(counters_of(host.plan))
-    assert not {"filtered", "shed"} & set(counters_of(logical_plan(TEN)))
+    assert {"filtered", "shed"} <= set(host.dataflow.counters)
+    assert not {"filtered", "shed"} & set(compile(logical_plan(TEN)).counters)
 
 
 def test_steps_after_an_operator_count_no_rows_in():
@@ -844,13 +844,13 @@ def test_what_is_made_once_is_there_once():
         others=events().agg(n=tg.count()),
     )
     assert beside.channels == ("totals", "windows", "rows", "others", "errors")
-    assert [type(place.stage).__name__ for place in places_of(beside.node)] == [
+    assert [type(vertex.operator).__name__ for vertex in compile(beside.node).vertices] == [
         "Dedupe",
         "Emit",
         "Emit",
         "Emit",
     ]
-    assert [place.feeds for place in places_of(beside.node)] == [((0,),), (0,), (0,), ((1,),)]
+    assert upstream(beside.node) == [[(0,)], [0], [0], [(1,)]]
     assert len(beside.frames) == 2
     assert beside.frames[0] is frame
 
@@ -863,7 +863,7 @@ def test_a_source_that_is_read_in_two_ways_is_two():
     patient = Events((frame,), Source(SCHEMA, "ts", Micros(5)))
     beside = tg.together(a=strict.agg(n=tg.count()), b=patient.agg(n=tg.count()), c=strict.reorder())
     assert beside.frames == (frame, frame)
-    assert [place.feeds for place in places_of(beside.node)] == [((0,),), ((1,),), ((0,),)]
+    assert upstream(beside.node) == [[(0,)], [(1,)], [(0,)]]
 
 
 def test_sources_are_numbered_from_left_to_right():
@@ -875,7 +875,7 @@ def test_sources_are_numbered_from_left_to_right():
     assert [one.number for one in origin(with_numbers(union, [1, 0]).feed).inputs] == [1, 0]
 
 
-def test_readers_of_one_operator_hold_it_back_by_the_most():
+def test_each_reader_of_an_operator_has_its_own_delay():
     minutes = logical_plan(TEN, feed=SOURCE)
     plan = Together(
         (
@@ -884,7 +884,7 @@ def test_readers_of_one_operator_hold_it_back_by_the_most():
             ("by_end_again", logical_plan(session(1), keys=(), feed=Derived(minutes, "window_end"))),
         )
     )
-    assert graph_of(plan)["1 tumbling(10 seconds)"].hold_back == 10 * SECOND
+    assert [vertex.delay for vertex in compile(plan).vertices] == [0, 0, 10 * SECOND, 0]
 
 
 def beside(feed, **more):
@@ -970,7 +970,7 @@ def test_results_that_leave_and_go_on_leave_as_they_are():
         ),
         FUSIONS["unfused"],
     )
-    ways = Ways.through(plan, kernels_of(plan))
+    ways = Ways.through(compile(plan), kernels_of(compile(plan)))
     assert [(way.crossings, len(way.steps)) for way in ways.of_operators[0]] == [((), 1)]
     result = KernelHost(plan).batch(ROWS)
     assert [row["items"] for row in result.channels["rows"]] == [1, 5]
@@ -981,7 +981,8 @@ def test_results_that_leave_and_go_on_leave_as_they_are():
 
 
 def explained(plan):
-    physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
+    dataflow = compile(plan)
+    physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
     return f"{render_logical(plan)}\n\n{physical}\n"
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.oracle import Oracle
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
+from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.operators import aggregates as a
 from tidegate.operators.row_text import row_text
 from tidegate.plan.policies import Retracting
-from tidegate.plan.watermarks import WatermarkGenerator
 from tidegate.testing import BatchResult, KernelHost, differences, rows, text
 from tidegate.testing.table import NOON, at, instant_of, micros_of
 

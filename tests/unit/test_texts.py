@@ -8,11 +8,12 @@ import pytest
 import tidegate as tg
 from tests.golden import assert_golden
 from tidegate import sql
+from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.kernel import HIGHEST
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.event_time import EventTimeTypes
-from tidegate.plan.identity import identity_of
 from tidegate.spark.query import Query
 from tidegate.testing import Stream
 
@@ -143,7 +144,7 @@ class EndedQuery:
 
 
 def query_of(spark, batch=-1, highest=None):
-    metrics = Metrics(RESULT.node)
+    metrics = Metrics(compile(RESULT.node))
     if highest is not None:
         metrics.record(batch, [(0, f"{HIGHEST}0", highest)], 0)
     return Query(spark, SimpleNamespace(metrics=metrics, last=batch), None)
@@ -189,7 +190,7 @@ class Count(tg.Aggregate):
 
 
 def stored(**aggregates):
-    return identity_of(KEYED.agg(**aggregates).node, 2, 2)["aggregates"]
+    return identity_of(compile(KEYED.agg(**aggregates).node), 2, 2)["aggregates"]
 
 
 def test_checkpoints_know_aggregates_by_names():

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from tidegate.errors import PlanError, TidegateError, WatermarkViolation
-from tidegate.plan.watermarks import (
+from tidegate.dataflow.watermarks import (
     Operator,
     WatermarkAligner,
     WatermarkGenerator,
     WatermarkPropagator,
 )
+from tidegate.errors import PlanError, TidegateError, WatermarkViolation
 
 # -- one source -----------------------------------------------------------------------------------
 

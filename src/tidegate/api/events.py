@@ -14,6 +14,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tidegate.dataflow import compile
+from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.errors import PlanError, TidegateWarning
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.steps import filter_step, map_step
@@ -22,7 +24,6 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.columns import shortened
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
-from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.feeds import Derived, Feed, Node, Source, Stepped, Union
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
@@ -477,7 +478,8 @@ class Startable:
     def plan_text(self, fusion: Fusion | None = None) -> str:
         """What `explain()` prints."""
         plan = optimize(self.node, fusion)
-        physical = render_physical(plan, [kernel.stages() for kernel in kernels_of(plan)])
+        dataflow = compile(plan)
+        physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
     def start(

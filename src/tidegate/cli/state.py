@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.cli.failures import OK
 from tidegate.cli.session import end_on_sigterm, session
 from tidegate.cli.views import size
+from tidegate.dataflow.identity import SHARED
 from tidegate.errors import StateError
-from tidegate.plan.identity import SHARED
 
 if TYPE_CHECKING:
     from tidegate.spark.summary import OperatorState

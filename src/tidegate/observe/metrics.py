@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from threading import Lock
 
+from tidegate.dataflow import Dataflow
 from tidegate.observe.progress import SourceProgress
 from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST, LOAD
-from tidegate.operators.kernels import counters_of
 from tidegate.plan.channels import MAIN
-from tidegate.plan.nodes import Plan, outlets_of
 
 #: By an operator's plan, then by bucket: what is kept there.
 Kept = dict[str, dict[int, dict[str, int]]]
@@ -30,7 +29,7 @@ Packed = tuple[int, str, int]
 class Metrics:
     """Totals since the query started, filled batch by batch."""
 
-    plan: InitVar[Plan]
+    dataflow: InitVar[Dataflow]
     sources: SourceProgress = field(init=False)
     counters: tuple[str, ...] = field(init=False)
     outlets: frozenset[str] = field(init=False)
@@ -44,10 +43,10 @@ class Metrics:
     _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def __post_init__(self, plan: Plan) -> None:
-        self.sources = SourceProgress.of(plan)
-        self.counters = counters_of(plan)
-        self.outlets = frozenset(outlets_of(plan))
+    def __post_init__(self, dataflow: Dataflow) -> None:
+        self.sources = SourceProgress.of(dataflow)
+        self.counters = dataflow.counters
+        self.outlets = frozenset(dataflow.outputs)
 
     def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
         """Take in what a batch's packed rows say; the rows per channel come back."""
@@ -139,7 +138,6 @@ class Metrics:
     def _observe(self, highest: Mapping[str, int], now: int) -> None:
         for channel, time in highest.items():
             self.sources.observe(int(channel[1:]), time, now if channel[0] == HIGHEST else None)
-        self.sources.align()
 
     def _fold_old(self) -> None:
         # Only the newest batch can be replayed, so older ones need no entry of their own.

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.plan.graph import SOURCES, graph_of
-from tidegate.plan.nodes import Plan, sources_of
-from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator, WatermarkPropagator
+from tidegate.dataflow import Dataflow
+from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
 
 
 @dataclass
 class SourceProgress:
-    """A watermark for each source, aligned, and passed on through the operators."""
+    """A watermark for each source, aligned; operators work by the aligned one, each with its delay."""
 
     generators: list[WatermarkGenerator]
     aligner: WatermarkAligner
-    propagator: WatermarkPropagator
+    #: By operator.
+    delays: Mapping[str, int]
     #: When a source last had rows.
     seen_at: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> SourceProgress:
-        sources = sources_of(plan)
+    def of(cls, dataflow: Dataflow) -> SourceProgress:
+        sources = dataflow.sources
         return cls(
             [WatermarkGenerator(source.tolerance, as_spark=True) for source in sources],
             WatermarkAligner(tuple(map(str, range(len(sources))))),
-            WatermarkPropagator(graph_of(plan)),
+            {vertex.name: vertex.delay for vertex in dataflow.vertices},
         )
 
     def observe(self, source: int, time: int, now: int | None) -> None:
@@ -39,14 +39,12 @@ class SourceProgress:
             self.seen_at[source] = now
         self.aligner.update(str(source), generator.watermark)
 
-    def align(self) -> None:
+    def watermarks(self) -> dict[str, int | None]:
+        """The watermark each operator works by."""
         aligned = self.aligner.watermark
-        if aligned is not None:
-            self.propagator.advance(SOURCES, aligned)
-
-    def watermarks(self) -> Mapping[str, int | None]:
-        """The watermark each operator works by, in its place in the chain."""
-        return self.propagator.inputs()
+        return {
+            name: None if aligned is None else aligned - delay for name, delay in self.delays.items()
+        }
 
     def metrics(self) -> dict[str, int]:
         seen = [generator.highest for generator in self.generators if generator.highest is not None]

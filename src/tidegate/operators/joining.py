@@ -45,7 +45,7 @@ class JoinSide(RowInput):
     """The rows of one side, kept until nothing can meet them any more."""
 
     def __init__(self, plan: Join, window: WindowBy, name: Side, rows: RowTable) -> None:
-        super().__init__(window.inlet, plan.channels, name)
+        super().__init__(window.inlet, name)
         self.side = name
         self.known_keys = plan.keyed.keys
         self.counted_as = f"{name}_rows"
@@ -103,7 +103,6 @@ class JoinKernel(ABC):
     def __init__(self, plan: Join, left: JoinSide, right: JoinSide) -> None:
         self.plan = plan
         self.sides = (left, right)
-        self.channels = plan.channels
         self.pair = plan.pair
         self.where = None if plan.where is None else pl.sql_expr(plan.where)
         self.strict_keys = plan.strict_keys
@@ -187,7 +186,7 @@ class JoinKernel(ABC):
         """The pairs that meet the condition."""
         assert self.where is not None
         named = self.where.meta.root_names()
-        schema = pa.schema([field for field in self.channels[MAIN] if field.name in named])
+        schema = pa.schema([field for field in self.plan.schema if field.name in named])
         taken = {
             side.side: blobs.to_arrow(rows.of(side.side).select(self._travelling(side))[place])
             for side, place in zip(self.sides, places, strict=True)
@@ -208,7 +207,7 @@ class JoinKernel(ABC):
             side: table.take(pairs.column(PLACES[side]))
             for side, table in zip(present, rows, strict=True)
         }
-        return self._put_together(self.channels[MAIN], keys.take(pairs.column(KEY)), taken)
+        return self._put_together(self.plan.schema, keys.take(pairs.column(KEY)), taken)
 
     def _put_together(
         self, schema: pa.Schema, keys: pa.Table, taken: Mapping[Side, pa.Table]

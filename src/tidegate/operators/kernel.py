@@ -34,31 +34,6 @@ LOAD = "%"
 #: How many rows came in: counted where they did, not again by every operator that reads them.
 ROWS_IN = COUNTER + "rows_in"
 
-#: Every counter an operator may keep. They reach Spark's progress and `query.metrics`.
-COUNTERS = (
-    "rows_in",
-    "errors",
-    "unassigned",
-    "late_rows",
-    "late_dropped",
-    "late_reassigned",
-)
-
-#: That of operators for which a row at the watermark is late: how many late rows lie exactly there.
-LATE_AT_WATERMARK = "late_rows_at_watermark"
-
-#: Those of joins besides.
-JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
-
-#: Those of plans that filter duplicates.
-DEDUPE_COUNTERS = ("duplicates_filtered",)
-
-#: Those of plans that admit rows: together they are the rows that came.
-ADMISSION_COUNTERS = ("admitted", "rejected_lag", "rejected_jitter", "rejected_rate")
-
-#: Those of steps that leave rows out.
-FILTERED, SHED_ROWS = "filtered", "shed"
-
 
 @dataclass(frozen=True)
 class Parcel:

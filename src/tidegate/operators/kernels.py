@@ -1,22 +1,16 @@
-"""Which kernels run a plan."""
+"""Which kernel runs an operator, and how it is placed among the others of a dataflow."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.dataflow.graph import Dataflow, Vertex
 from tidegate.operators.admission import AdmissionKernel
 from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DedupeKernel
 from tidegate.operators.folds import FoldKernel
-from tidegate.operators.kernel import (
-    ADMISSION_COUNTERS,
-    COUNTERS,
-    DEDUPE_COUNTERS,
-    FILTERED,
-    JOIN_COUNTERS,
-    LATE_AT_WATERMARK,
-    SHED_ROWS,
-    Kernel,
-    Unpack,
-)
+from tidegate.operators.kernel import Kernel, Unpack
 from tidegate.operators.pane_join import PaneJoin
 from tidegate.operators.reorder import ReorderKernel
 from tidegate.operators.session_join import SessionJoin
@@ -24,71 +18,46 @@ from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.sliding import SlidingKernel
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import made_due, steps_of
-from tidegate.plan.graph import held_back, input_names, operator_names
-from tidegate.plan.nodes import Join, Output, Plan, outlets_of, stages_of
+from tidegate.plan.nodes import Join
 from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.steps import Filter, Shed
-from tidegate.plan.ties import drops_ties
-from tidegate.plan.windows import AllTime, Session, Sliding
+from tidegate.plan.windowing import Emit
+from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
+
+#: The kernel of each operator, by what it is and what its windows are.
+KERNELS: dict[tuple[type, ...], Callable[[Any], Kernel]] = {
+    (Emit, Hopping): SliceKernel,
+    (Emit, Session): SessionKernel,
+    (Emit, Sliding): SlidingKernel,
+    (Emit, AllTime): FoldKernel,
+    (Join, Hopping, Hopping): PaneJoin,
+    (Join, Session, Session): SessionJoin,
+    (Reorder,): ReorderKernel,
+    (Dedupe,): DedupeKernel,
+    (Admit,): AdmissionKernel,
+}
 
 
-def kernels_of(plan: Plan) -> list[Kernel]:
-    """The kernels of a plan, each after those that feed it."""
-    outlets = outlets_of(plan).items()
-    names = [[name for name, end in outlets if end == stage] for stage in stages_of(plan)]
-    places = enumerate(zip(stages_of(plan), operator_names(plan), names, strict=True), 1)
-    return [_in_its_place(stage, operator, number, *name) for number, (stage, operator, name) in places]
+def kernels_of(dataflow: Dataflow) -> list[Kernel]:
+    """The kernel of each vertex."""
+    return [_in_its_place(vertex) for vertex in dataflow.vertices]
 
 
-def unpack_of(plan: Plan, kernels: Sequence[Kernel], channel: str) -> Unpack:
+def unpack_of(dataflow: Dataflow, kernels: Sequence[Kernel], channel: str) -> Unpack:
     """How rows of a channel are read: results as their operator says, others are as they are."""
-    results = outlets_of(plan)
-    if channel in results:
-        return kernels[stages_of(plan).index(results[channel])].unpack
-    schema = plan.channels[channel]
+    if vertex := dataflow.outputs.get(channel):
+        return kernels[vertex.number].unpack
+    schema = dataflow.channels[channel]
     return lambda tables: tables[-1].cast(schema)
 
 
-def counters_of(plan: Plan) -> tuple[str, ...]:
-    """Every counter the operators of a plan, and the steps between them, may keep."""
-    own: dict[type, tuple[str, ...]] = {
-        Join: JOIN_COUNTERS,
-        Dedupe: DEDUPE_COUNTERS,
-        Admit: ADMISSION_COUNTERS,
-        Filter: (FILTERED,),
-        Shed: (SHED_ROWS,),
-    }
-    stages = stages_of(plan)
-    ties = (LATE_AT_WATERMARK,) if any(map(drops_ties, stages)) else ()
-    kinds: set[type] = {type(stage) for stage in stages}
-    kinds |= {type(step) for stage in stages for inlet in stage.inlets for step in steps_of(inlet.feed)}
-    return (*COUNTERS, *ties, *(name for kind, names in own.items() if kind in kinds for name in names))
-
-
-def _in_its_place(stage: Output, operator: str, number: int, outlet: str = MAIN) -> Kernel:
-    kernel = _kernel_of(stage)
-    for port, name in zip(kernel.ports, input_names(stage, operator), strict=True):
-        port.known_as(name)
-    inlets = zip(stage.inlets, kernel.ports, strict=True)
-    fed = frozenset(port.name for inlet, port in inlets if made_due(inlet.feed))
-    if number == 1 and outlet == MAIN:
+def _in_its_place(vertex: Vertex) -> Kernel:
+    operator = vertex.operator
+    kernel = KERNELS[type(operator), *map(type, operator.windows)](operator)
+    for edge, port in zip(vertex.edges, kernel.ports, strict=True):
+        port.known_as(edge.name)
+    outlet = vertex.channel or MAIN
+    if vertex.number == 0 and outlet == MAIN:
         return kernel  # it reads sources, and is the first to
-    return Chained(kernel, held_back(stage), number, fed, outlet, retracts=stage.retracts)
-
-
-def _kernel_of(stage: Output) -> Kernel:
-    if isinstance(stage, Reorder):
-        return ReorderKernel(stage)
-    if isinstance(stage, Dedupe):
-        return DedupeKernel(stage)
-    if isinstance(stage, Admit):
-        return AdmissionKernel(stage)
-    if isinstance(stage, Join):
-        return SessionJoin(stage) if isinstance(stage.left.window, Session) else PaneJoin(stage)
-    window = stage.windowed.window
-    if isinstance(window, Sliding):
-        return SlidingKernel(stage, window)
-    if isinstance(window, AllTime):
-        return FoldKernel(stage)
-    return SessionKernel(stage) if isinstance(window, Session) else SliceKernel(stage)
+    inputs = zip(vertex.edges, kernel.ports, strict=True)
+    fed = frozenset(port.name for edge, port in inputs if edge.watermark_triggered)
+    return Chained(kernel, vertex.delay, vertex.number + 1, fed, outlet, retracts=operator.retracts)

@@ -17,7 +17,7 @@ from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcel
 from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.channels import ERROR_CHANNEL, MAIN
+from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
 from tidegate.plan.inlets import Inlet
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windowing import Emit
@@ -92,14 +92,13 @@ class KeyedInput(ABC):
     #: The counter of its rows, where an operator has several inputs.
     counted_as: str | None = None
 
-    def __init__(self, inlet: Inlet, channels: Mapping[str, pa.Schema], name: str = PARTIALS) -> None:
+    def __init__(self, inlet: Inlet, name: str = PARTIALS) -> None:
         self.name = name
         self.time = inlet.feed.time
         self.keys = inlet.keyed.keys
         #: The names under which the operator knows them.
         self.known_keys = self.keys
         self.router = SideOutputRouter(inlet.late, self.time, inlet.lateness)
-        self.channels = channels
         self.row_schema = inlet.feed.schema
         self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
 
@@ -142,7 +141,7 @@ class KeyedInput(ABC):
     def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Parcel:
         texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
         reasons = [known[0] if known else reason for *known, _ in texts]
-        table = pa.table([reasons, [row for *_, row in texts]], schema=self.channels[ERROR_CHANNEL])
+        table = pa.table([reasons, [row for *_, row in texts]], schema=ERRORS)
         return Parcel(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
 
     def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
@@ -224,7 +223,8 @@ class KeyedKernel(KeyedInput):
 
     def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         [inlet] = plan.inlets
-        super().__init__(inlet, plan.channels)
+        super().__init__(inlet)
+        self.schema = plan.schema
 
     @abstractmethod
     def advance(self, turn: Turn) -> int | None:
@@ -257,7 +257,7 @@ class KeyedKernel(KeyedInput):
     def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
         known_keys, rows = tables
         by_key = known_keys.take(rows.column(KEY))
-        return in_schema(self.channels[MAIN], columns_of(rows) | columns_of(by_key) | self.times(rows))
+        return in_schema(self.schema, columns_of(rows) | columns_of(by_key) | self.times(rows))
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:

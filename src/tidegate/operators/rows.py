@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import LATE_AT_WATERMARK
 from tidegate.operators.keyed import (
     ROWS,
     Arrival,
@@ -27,6 +26,7 @@ from tidegate.operators.keyed import (
 from tidegate.operators.late import instants
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.state import KEY, BucketState
+from tidegate.plan.counters import LATE_AT_WATERMARK
 from tidegate.plan.feeds import made_due
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windowing import Emit

@@ -29,8 +29,10 @@ _TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_place"
 class SlidingKernel(RowKernel):
     """One result for each row that meets the condition, over the rows around it."""
 
-    def __init__(self, plan: Emit, window: Sliding) -> None:
+    def __init__(self, plan: Emit) -> None:
         super().__init__(plan)
+        window = plan.windowed.window
+        assert isinstance(window, Sliding)
         self.window = window
         self.accumulators = Accumulators(plan.input.aggregates)
         self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
-from tidegate.operators.kernel import FILTERED, SHED_ROWS, Parcel, count_parcels
+from tidegate.operators.kernel import Parcel, count_parcels
 from tidegate.operators.shedding import Decision, shed
 from tidegate.plan.channels import SHED
 from tidegate.plan.columns import RESERVED_PREFIX
+from tidegate.plan.counters import FILTERED, SHED_ROWS
 from tidegate.plan.spark_types import counterpart, is_known
 from tidegate.plan.steps import Filter, Frames, Map, Shed, Step, UserStep
 

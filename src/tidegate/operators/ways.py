@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tidegate.dataflow.graph import Dataflow, Edge
 from tidegate.operators.kernel import Kernel, Parcel, Port
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import crossings
-from tidegate.plan.graph import places_of
-from tidegate.plan.inlets import Inlet
-from tidegate.plan.nodes import Output, Plan
-from tidegate.plan.steps import Shed, Step
-from tidegate.plan.windowing import Emit
+from tidegate.plan.steps import Step
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,8 @@ class Way:
     gap: str | None = None
 
     @classmethod
-    def of(cls, stage: Output, inlet: Inlet, port: Port) -> Way:
-        taken = crossings(inlet.feed)
-        packed = taken[-1].steps if taken and taken[-1].packed else ()
-        before = tuple(one.steps for one in (taken[:-1] if packed else taken))
-        gap = stage.windowed.gap_column if isinstance(stage, Emit) else None
-        return cls(port, inlet.feed.time, before, packed, gap)
+    def of(cls, edge: Edge, gap: str | None, port: Port) -> Way:
+        return cls(port, edge.time, edge.stages, edge.fused, gap)
 
     def in_one(self) -> Way:
         """With all steps together: rows that go several ways are handed over once."""
@@ -47,7 +39,7 @@ class Way:
 
     @property
     def sheds(self) -> bool:
-        return any(isinstance(step, Shed) for step in self.in_one().steps)
+        return any(step.sheds is not None for step in self.in_one().steps)
 
     def pack(
         self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
@@ -101,27 +93,20 @@ class Ways:
 
     of_sources: dict[int, list[Way]]
     of_operators: dict[int, list[Way]]
-    #: For each operator the sources that none before it reads.
-    first_read_by: list[list[int]]
 
     @classmethod
-    def through(cls, plan: Plan, kernels: Sequence[Kernel]) -> Ways:
+    def through(cls, dataflow: Dataflow, kernels: Sequence[Kernel]) -> Ways:
         of_sources: dict[int, list[Way]] = {}
         of_operators: dict[int, list[Way]] = {}
-        first_read_by: list[list[int]] = []
-        for place in places_of(plan):
-            first_read_by.append([])
-            ports = kernels[place.number].ports
-            for inlet, feed, port in zip(place.stage.inlets, place.feeds, ports, strict=True):
-                way = Way.of(place.stage, inlet, port)
-                if isinstance(feed, int):
-                    of_operators.setdefault(feed, []).append(way)
-                for source in () if isinstance(feed, int) else feed:
-                    if source not in of_sources:
-                        first_read_by[-1].append(source)
+        for vertex, kernel in zip(dataflow.vertices, kernels, strict=True):
+            for edge, port in zip(vertex.edges, kernel.ports, strict=True):
+                way = Way.of(edge, vertex.operator.gap_column, port)
+                if edge.vertex is not None:
+                    of_operators.setdefault(edge.vertex, []).append(way)
+                for source in edge.sources:
                     of_sources.setdefault(source, []).append(way)
         leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
-        return cls(_shared(of_sources), _shared(of_operators, leaving), first_read_by)
+        return cls(_shared(of_sources), _shared(of_operators, leaving))
 
 
 def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tidegate.dataflow import Dataflow, compile
+from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
-from tidegate.plan.explain import render_logical, render_physical
 from tidegate.plan.feeds import Feed, Node
-from tidegate.plan.graph import held_back, operator_names, places_of
-from tidegate.plan.nodes import Plan, stages_of
+from tidegate.plan.nodes import Plan
 from tidegate.plan.time import render
 from tidegate.sql.program import Projection
 
@@ -40,7 +40,7 @@ def as_json(job: Job) -> dict[str, Any]:
         "checkpoint": job.checkpoint,
         "streams": [one.stream.name for one in job.insert.inputs],
         "logical": None if plan is None else _tree(plan),
-        "physical": [] if plan is None else _stages(plan),
+        "physical": [] if plan is None else _stages(compile(plan)),
         "hold_backs": _hold_backs(job),
         "channels": {} if plan is None else {c: s.names for c, s in plan.channels.items()},
         "sinks": _sinks(job),
@@ -63,12 +63,15 @@ def _logical(job: Job) -> list[str]:
 
 def _physical(job: Job) -> list[str]:
     plan = _plan(job)
-    return [] if plan is None else render_physical(plan, _stages(plan)).splitlines()
+    if plan is None:
+        return []
+    dataflow = compile(plan)
+    return render_physical(dataflow, _stages(dataflow)).splitlines()
 
 
-def _stages(plan: Plan) -> list[list[str]]:
-    """The physical stages of each operator."""
-    return [kernel.stages() for kernel in kernels_of(plan)]
+def _stages(dataflow: Dataflow) -> list[list[str]]:
+    """The physical operators of each vertex."""
+    return [kernel.stages() for kernel in kernels_of(dataflow)]
 
 
 def _hold_backs(job: Job) -> dict[str, str]:
@@ -76,8 +79,7 @@ def _hold_backs(job: Job) -> dict[str, str]:
     plan = _plan(job)
     if plan is None:
         return {}
-    held = (render(held_back(stage)) for stage in stages_of(plan))
-    return dict(zip(operator_names(plan), held, strict=True))
+    return {vertex.name: render(vertex.delay) for vertex in compile(plan).vertices}
 
 
 def _lines_read(job: Job) -> list[str]:
@@ -139,16 +141,18 @@ def _flow(job: Job, number: int) -> Iterator[str]:
         yield f"    {stream}[({_label(stream)})]"
     if plan is None:
         yield from (f"    {stream} --> q{number}main" for stream in streams)
-    for place in () if plan is None else reversed(places_of(plan)):
-        name = f"q{number}s{place.number}"
-        yield f"    {name}[{_label(*_labels(place.stage))}]"
-        for feed in place.feeds:
-            feeders = [f"q{number}s{feed}"] if isinstance(feed, int) else map(streams.__getitem__, feed)
-            yield from (f"    {feeder} --> {name}" for feeder in feeders)
+    vertices = () if plan is None else compile(plan).vertices
+    for vertex in reversed(vertices):
+        name = f"q{number}s{vertex.number}"
+        yield f"    {name}[{_label(*_labels(vertex.operator))}]"
+        for edge in vertex.edges:
+            upstream = [f"q{number}s{edge.vertex}"] if edge.vertex is not None else []
+            upstream += (streams[source] for source in edge.sources)
+            yield from (f"    {one} --> {name}" for one in upstream)
     for channel, sink in _sinks(job).items():
         yield f"    q{number}{channel}[({_label(sink)})]"
         if plan is not None:
-            last = len(stages_of(plan)) - 1
+            last = len(vertices) - 1
             yield f"    q{number}s{last} -- {channel} --> q{number}{channel}"
 
 

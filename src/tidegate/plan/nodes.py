@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import MAIN, check_channel
 from tidegate.plan.columns import listed
 from tidegate.plan.conditions import check_condition
+from tidegate.plan.counters import JOIN_COUNTERS
 from tidegate.plan.feeds import Node, Source, sources_below
 from tidegate.plan.inlets import Inlet, KeyBy
 from tidegate.plan.joins import (
@@ -29,9 +31,10 @@ from tidegate.plan.joins import (
     window_names,
 )
 from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.stages import Aside, channels_of, stages_below
+from tidegate.plan.stages import Aside, channels_of
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Emit, WindowBy
+from tidegate.plan.windows import Window
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class Join:
     by_row: ClassVar[bool] = True
     passes: ClassVar[bool] = False
     aside: ClassVar[tuple[Aside, ...]] = ()
+    counters: ClassVar[tuple[str, ...]] = JOIN_COUNTERS
+    gap_column: ClassVar[None] = None
+    result_key: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_choices(self.how, self.match)
@@ -77,8 +83,21 @@ class Join:
         return (self.left, self.right)
 
     @property
+    def title(self) -> str:
+        return f"{self.left.window} × {self.right.window}"
+
+    @property
     def inlets(self) -> tuple[Inlet, ...]:
         return (self.left.inlet, self.right.inlet)
+
+    def with_inlets(self, inlets: Sequence[Inlet]) -> Join:
+        """The same operator over other rows, or with other late policies."""
+        left, right = inlets
+        return replace(self, left=self.left.with_inlet(left), right=self.right.with_inlet(right))
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.left.window, self.right.window)
 
     @property
     def keyed(self) -> KeyBy:
@@ -202,16 +221,6 @@ Plan = Output | Together
 def outlets_of(plan: Plan) -> dict[str, Output]:
     """The operators whose results leave a plan, by channel."""
     return dict(plan.branches) if isinstance(plan, Together) else {MAIN: plan}
-
-
-def stages_of(plan: Plan) -> tuple[Output, ...]:
-    """The operators of a plan, each after those that feed it."""
-    if isinstance(plan, Together):
-        stages: list[Output] = []
-        for _, branch in plan.branches:
-            stages += (stage for stage in stages_of(branch) if stage not in stages)
-        return tuple(stages)
-    return cast(tuple[Output, ...], tuple(stages_below(plan)))
 
 
 def sources_of(plan: Plan) -> tuple[Source, ...]:

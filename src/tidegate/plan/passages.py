@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import MAIN, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
+from tidegate.plan.counters import ADMISSION_COUNTERS, DEDUPE_COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, steps_of
 from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
 from tidegate.plan.policies import Drop, LatePolicy, Reassign
@@ -17,6 +19,7 @@ from tidegate.plan.sla import Sla
 from tidegate.plan.stages import Aside, channels_of
 from tidegate.plan.steps import Shed
 from tidegate.plan.time import Micros, render
+from tidegate.plan.windows import Window
 
 
 class _Passage:
@@ -30,6 +33,12 @@ class _Passage:
     #: Do rows go on in the batch they come in? Then whoever reads them judges them as a source's.
     passes: ClassVar[bool] = True
     no_events: ClassVar[str | None] = None
+    #: What metrics, plans and messages call it.
+    title: ClassVar[str]
+    counters: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[Window, ...]] = ()
+    gap_column: ClassVar[None] = None
+    result_key: ClassVar[tuple[str, ...]] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -42,6 +51,11 @@ class _Passage:
     @property
     def inlets(self) -> tuple[Inlet, ...]:
         return (Inlet(self.input, self.late),)
+
+    def with_inlets(self, inlets: Sequence[Inlet]) -> Self:
+        """The same operator over other rows, or with another late policy."""
+        [inlet] = inlets
+        return replace(self, input=inlet.keyed, late=inlet.late)  # type: ignore[type-var]
 
     @property
     def keyed(self) -> KeyBy:
@@ -85,6 +99,8 @@ class Reorder(_Passage):
     late: LatePolicy = Drop()
 
     passes: ClassVar[bool] = False
+    title: ClassVar[str] = "reorder"
+    counters: ClassVar[tuple[str, ...]] = (LATE_AT_WATERMARK,)
 
     def __post_init__(self) -> None:
         check_late(self.late, self.feed)
@@ -110,6 +126,9 @@ class Dedupe(_Passage):
     input: KeyBy
     within: Micros
     late: LatePolicy = Drop()
+
+    title: ClassVar[str] = "dedupe"
+    counters: ClassVar[tuple[str, ...]] = DEDUPE_COUNTERS
 
     def __post_init__(self) -> None:
         if not self.input.keys:
@@ -140,6 +159,13 @@ class Admit(_Passage):
     sla: Sla
 
     late: LatePolicy = field(default=Drop(), init=False, repr=False)
+
+    title: ClassVar[str] = "admit"
+    counters: ClassVar[tuple[str, ...]] = ADMISSION_COUNTERS
+
+    def with_inlets(self, inlets: Sequence[Inlet]) -> Self:
+        [inlet] = inlets
+        return replace(self, input=inlet.keyed)  # it drops nothing for being late
 
     def __post_init__(self) -> None:
         if made_due(self.feed):

@@ -8,9 +8,7 @@ from typing import TypeVar
 
 from tidegate.plan.feeds import Derived, Feed, Node, Source, Union, crossings, origin
 from tidegate.plan.inlets import Inlet
-from tidegate.plan.nodes import Join, Output
-from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.nodes import Output
 
 N = TypeVar("N", bound=Node)
 
@@ -22,17 +20,7 @@ def with_input(node: N, child: Node) -> N:
 
 def with_inlets(plan: Output, change: Callable[[Inlet], Inlet]) -> Output:
     """The operator over other rows, or with other policies."""
-    changed = [change(inlet) for inlet in plan.inlets]
-    if isinstance(plan, Reorder | Dedupe):
-        [inlet] = changed
-        return replace(plan, input=inlet.keyed, late=inlet.late)
-    if isinstance(plan, Admit):
-        [inlet] = changed
-        return replace(plan, input=inlet.keyed)
-    if isinstance(plan, Join):
-        left, right = map(_with_inlet, plan.sides, changed)
-        return replace(plan, left=left, right=right)
-    return with_input(plan, with_input(plan.input, _with_inlet(plan.windowed, *changed)))
+    return plan.with_inlets([change(inlet) for inlet in plan.inlets])
 
 
 def with_feed(plan: Output, feed: Feed) -> Output:
@@ -64,7 +52,3 @@ def over(inlet: Inlet, rows: Source | Union | Derived) -> Inlet:
     for crossing in crossings(inlet.feed):
         feed = replace(crossing, input=feed)
     return replace(inlet, keyed=replace(inlet.keyed, input=feed))
-
-
-def _with_inlet(window: WindowBy, inlet: Inlet) -> WindowBy:
-    return replace(window, input=inlet.keyed, late=inlet.late)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -48,12 +48,6 @@ def channels_of(ends: Mapping[str, Stage]) -> dict[str, pa.Schema]:
         if channels.setdefault(name, schema) != schema:
             raise PlanError(f"rows of other columns go to the channel {name!r} already: name another")
     return channels
-
-
-def late_channels(stages: Iterable[Stage]) -> set[str]:
-    """The channels that late rows of these operators go to."""
-    policies = (inlet.late for stage in stages for inlet in stage.inlets)
-    return {policy.channel for policy in policies if isinstance(policy, SideOutput)}
 
 
 def _sent_aside(stage: Stage) -> Iterator[Aside]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch, did_you_mean
 from tidegate.plan.columns import field_of
+from tidegate.plan.counters import FILTERED, SHED_ROWS
 
 #: What functions are given and give back: `polars.DataFrame` or `pyarrow.Table`.
 Frames = Literal["polars", "arrow"]
@@ -28,6 +29,8 @@ class UserStep:
     schema: pa.Schema
 
     kind: ClassVar[str]
+    counters: ClassVar[tuple[str, ...]] = ()
+    sheds: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -48,6 +51,7 @@ class Filter(UserStep):
     """The rows for which a function says true."""
 
     kind = "filter"
+    counters = (FILTERED,)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class Shed:
     schema: pa.Schema
 
     kind: ClassVar[str] = "filter"
+    counters: ClassVar[tuple[str, ...]] = (SHED_ROWS,)
+
+    @property
+    def sheds(self) -> Policy:
+        return self.policy
 
     def __post_init__(self) -> None:
         if self.policy not in get_args(Policy):

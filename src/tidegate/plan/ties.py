@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidegate.plan.feeds import made_due, processing_time, sources_below
 from tidegate.plan.inlets import KeyBy
-from tidegate.plan.nodes import Output, Plan, stages_of
+from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import LatePolicy, Reassign, SideOutput
 from tidegate.plan.windowing import Emit, WindowBy
@@ -13,14 +15,9 @@ from tidegate.plan.windowing import Emit, WindowBy
 _ENOUGH = "1 millisecond"
 
 
-def drops_ties(stage: Output) -> bool:
-    """Is a row late for the operator as soon as the watermark has reached it?"""
-    return isinstance(stage, Reorder) or (isinstance(stage, Emit) and stage.by_row)
-
-
-def tie_warnings(plan: Plan) -> list[str]:
+def tie_warnings(operators: Iterable[Output]) -> list[str]:
     """For each operator that may drop rows of the highest event time: a sentence that says so."""
-    found = (_of_stage(stage) for stage in stages_of(plan))
+    found = (_of_stage(operator) for operator in operators)
     return [warning for warning in found if warning is not None]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN, OP, WINDOW_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
 from tidegate.plan.conditions import check_condition
+from tidegate.plan.counters import LATE_AT_WATERMARK
 from tidegate.plan.expressions import check_expressions
 from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
@@ -62,6 +64,9 @@ class WindowBy:
     @property
     def inlet(self) -> Inlet:
         return Inlet(self.input, self.late, self.lateness)
+
+    def with_inlet(self, inlet: Inlet) -> WindowBy:
+        return replace(self, input=inlet.keyed, late=inlet.late)
 
     @property
     def gap_column(self) -> str | None:
@@ -202,17 +207,40 @@ class Emit:
         return self.input.by_row
 
     @property
-    def identity(self) -> tuple[str, ...]:
+    def result_key(self) -> tuple[str, ...]:
         """The columns that tell results apart."""
         return (*self.keyed.keys, *(field.name for field in self.input.bounds))
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return (LATE_AT_WATERMARK,) if self.by_row else ()
+
+    @property
+    def title(self) -> str:
+        """What metrics, plans and messages call it."""
+        return "fold" if self.input.folds else str(self.windowed.window)
 
     @property
     def inlets(self) -> tuple[Inlet, ...]:
         return (self.windowed.inlet,)
 
+    def with_inlets(self, inlets: Sequence[Inlet]) -> Emit:
+        """The same operator over other rows, or with another late policy."""
+        [inlet] = inlets
+        aggregation = replace(self.input, input=self.windowed.with_inlet(inlet))
+        return replace(self, input=aggregation)
+
     @property
     def windowed(self) -> WindowBy:
         return self.input.input
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.windowed.window,)
+
+    @property
+    def gap_column(self) -> str | None:
+        return self.windowed.gap_column
 
     @property
     def keyed(self) -> KeyBy:

@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from tidegate.connectors import for_spark
 from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
+from tidegate.dataflow.identity import Identity
 from tidegate.errors import CheckpointMismatch, StateError
-from tidegate.plan.identity import Identity
 
 if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
     from pyspark.sql import DataFrame, SparkSession

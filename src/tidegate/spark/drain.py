@@ -26,7 +26,6 @@ from pyspark.sql import functions as F
 from tidegate.connectors import Write, for_spark
 from tidegate.connectors.notes import numbers_in, read_note, write_note
 from tidegate.plan.channels import MAIN, OP
-from tidegate.plan.graph import held_back
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
@@ -131,13 +130,16 @@ class Drain:
     """Draining for one start of a query that has one result."""
 
     lowered: Lowered
-    plan: Output
     spark: SparkSession
     drained: Drained
     write: Write
     #: What was drained, and when the last of it is over.
     _drained: list[DataFrame] = field(default_factory=list)
     _horizon: float = 0
+
+    @property
+    def plan(self) -> Output:
+        return self.lowered.dataflow.outputs[MAIN].operator
 
     def run(self) -> None:
         """Put out what the stopped query holds. A crash on the way is made good by the next start."""
@@ -164,7 +166,13 @@ class Drain:
             drained = self.drained.rows(self.spark)
             last = _last_time(reduce(DataFrame.unionAll, drained), self.plan)
             if last is not None:
-                self._drained, self._horizon = drained, _never_heard_of_again(self.plan, last)
+                self._drained, self._horizon = drained, self._never_heard_of_again(last)
+
+    def _never_heard_of_again(self, time: int) -> float:
+        """The watermark of the sources after which no result at that time, or before, is mentioned."""
+        vertex = self.lowered.dataflow.outputs[MAIN]
+        stays = vertex.operator.stays
+        return inf if stays is None else time + vertex.delay + stays + 1
 
     def between(self, writes: Mapping[str, Write], passed: Callable[[], int | None]) -> dict[str, Write]:
         """Writes of micro-batches, each in its place among those of draining. `passed` is W."""
@@ -223,7 +231,9 @@ def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
 
 def _identity(plan: Output) -> list[str]:
     """The columns that tell results apart, quoted; none where each row stands for itself."""
-    return [] if plan.by_row or not isinstance(plan, Emit) else [quoted(name) for name in plan.identity]
+    return (
+        [] if plan.by_row or not isinstance(plan, Emit) else [quoted(name) for name in plan.result_key]
+    )
 
 
 def _corrects(plan: Output) -> bool:
@@ -264,8 +274,3 @@ def _last_time(rows: DataFrame, plan: Output) -> int | None:
     latest = [F.max(F.unix_micros(F.col(quoted(name)).cast("timestamp"))) for name in plan.order]
     found = rows.agg(*latest).head()
     return max((time for time in found or () if time is not None), default=None)
-
-
-def _never_heard_of_again(plan: Output, time: int) -> float:
-    """The watermark of the sources after which no result at that time, or before, is mentioned."""
-    return inf if plan.stays is None else time + held_back(plan) + plan.stays + 1

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
+from tidegate.dataflow.identity import Identity, fingerprint, own_parts, title_of
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.contents import count_keys, count_open
@@ -16,7 +17,6 @@ from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
-from tidegate.plan.identity import Identity, fingerprint, own_parts, title_of
 from tidegate.plan.time import micros, signed_micros
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.spark.checkpoint import (

@@ -15,12 +15,9 @@ import psutil
 from pyspark import TaskContext
 
 from tidegate.connectors.notes import read_note, write_note
-from tidegate.errors import PlanError
 from tidegate.operators.kernel import LOAD, Parcel
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator
-from tidegate.plan.feeds import steps_of
-from tidegate.plan.nodes import Plan, stages_of
-from tidegate.plan.steps import Policy, Shed
+from tidegate.plan.steps import Policy
 
 #: Shares travel as whole numbers.
 _WHOLE = 10_000
@@ -88,17 +85,3 @@ class Shedding:
         decision = self.coordinator.decide(batch + 1, load)
         write_note(self.decisions.path, self.coordinator.note())
         return decision
-
-
-def shedding_policy(plan: Plan) -> Policy | None:
-    """How a plan sheds load, if it does."""
-    policies = {
-        step.policy
-        for stage in stages_of(plan)
-        for inlet in stage.inlets
-        for step in steps_of(inlet.feed)
-        if isinstance(step, Shed)
-    }
-    if len(policies) > 1:
-        raise PlanError(f"shed() with several policies in one query: {', '.join(sorted(policies))}")
-    return policies.pop() if policies else None

@@ -11,22 +11,23 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidegate.dataflow import Dataflow, compile
+from tidegate.dataflow.identity import Identity, fingerprint, identity_of, stage_identities, title_of
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack, in_order
-from tidegate.operators.kernels import counters_of, kernels_of, unpack_of
+from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.late import THE_END
 from tidegate.operators.state import BucketState, MemoryPages, state_of
 from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
-from tidegate.plan.identity import Identity, fingerprint, identity_of, stage_identities, title_of
-from tidegate.plan.nodes import Output, Plan, outlets_of, sources_of
+from tidegate.plan.nodes import Output
 from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
 from tidegate.spark.crossing import ArrowMap, Crossings, parcel_batch
 from tidegate.spark.hosting import Work
-from tidegate.spark.load import Decisions, shedding_policy
+from tidegate.spark.load import Decisions
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.processor import PARCEL, KernelProcessor
 from tidegate.spark.schema import spark_schema
@@ -51,12 +52,12 @@ class Lowered:
     kernels: Sequence[Kernel]
     crossings: Crossings
     identity: Identity
-    plan: Plan
+    dataflow: Dataflow
 
     def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
         """The rows of one channel."""
         chosen = (self.packed if packed is None else packed).filter(F.col("channel") == name)
-        unpack, schema = unpack_of(self.plan, self.kernels, name), self.plan.channels[name]
+        unpack, schema = unpack_of(self.dataflow, self.kernels, name), self.dataflow.channels[name]
         return chosen.select("blob").mapInArrow(_unpacker(unpack), spark_schema(schema))
 
     @property
@@ -71,37 +72,35 @@ class Lowered:
 
     @property
     def _operators(self) -> list[Identity]:
-        return stage_identities(self.plan, self.identity)
+        return stage_identities(self.dataflow, self.identity)
 
 
 def lower(
-    plan: Plan,
+    dataflow: Dataflow,
     frames: Sequence[DataFrame],
     buckets: int | None = None,
     *,
-    fusion: Fusion | None = None,
     progress: str | None = None,
     decisions: Decisions | None = None,
     ownership: Ownership | None = None,
     all_leave: bool = True,
 ) -> Lowered:
-    """The whole flow: plan → optimized plan → kernels → DataFrame.
+    """The whole flow of a query: kernels → DataFrame.
 
     `frames` are the sources' rows. `progress` is the file that says how far each source has come,
     `decisions` are on how many rows must go under load, `ownership` is what tasks check before they
     commit state. Results that do not `all_leave` are counted by whoever writes those that do.
     """
-    plan = optimize(plan, fusion)
-    kernels = kernels_of(plan)
+    kernels = kernels_of(dataflow)
     if buckets is not None and buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
-    identity = identity_of(plan, len(labels), blobs.VERSION)
-    lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, plan)
+    identity = identity_of(dataflow, len(labels), blobs.VERSION)
+    lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, dataflow)
     merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
-    reading = Reading(sources_of(plan), frames, lowered.crossings, progress)
+    reading = Reading(dataflow.sources, frames, lowered.crossings, progress)
     packed = through(lowered, reading.parcels, merge)
-    observed = _counter_columns(plan, results=all_leave)
+    observed = _counter_columns(dataflow, results=all_leave)
     return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
 
 
@@ -116,10 +115,12 @@ def through(
     Each takes what is for it, and lets the rest pass: so operators can be fed by several others, and
     feed several.
     """
-    ways = Ways.through(lowered.plan, lowered.kernels)
+    dataflow = lowered.dataflow
+    ways = Ways.through(dataflow, lowered.kernels)
     flows: list[DataFrame] = []
     for number, kernel in enumerate(lowered.kernels):
-        flows += (read(source, ways.of_sources[source]) for source in ways.first_read_by[number])
+        new = dataflow.first_read_by(dataflow.vertices[number])
+        flows += (read(source, ways.of_sources[source]) for source in new)
         parcels = reduce(DataFrame.unionAll, flows)
         given = parcels if beside is None else beside(number, parcels)
         parcels = merge(given, kernel, lowered.fingerprints[number], lowered.titles[number])
@@ -136,13 +137,14 @@ def to_df(
     fusion: Fusion | None = None,
 ) -> DataFrame:
     """The main channel."""
-    if frames[0].isStreaming and shedding_policy(plan) is not None:
+    dataflow = compile(optimize(plan, fusion))
+    if frames[0].isStreaming and dataflow.shedding is not None:
         raise PlanError("the load is watched by a running query: with shed() use start(), not to_df()")
-    if any(source.idle_after is not None for source in sources_of(plan)):
+    if dataflow.may_be_idle:
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
         prepare_session(frames[0])
-    return lower(plan, frames, buckets, fusion=fusion).channel(MAIN)
+    return lower(dataflow, frames, buckets).channel(MAIN)
 
 
 def _merge_stream(
@@ -197,9 +199,9 @@ def counted_as(channel: str, rows: DataFrame) -> DataFrame:
     return rows.select(F.lit(True)).mapInArrow(count, "bucket int, channel string, rows bigint")
 
 
-def _counter_columns(plan: Plan, *, results: bool) -> list[Column]:
-    channels = {name: [COUNTER + name] for name in counters_of(plan)}
-    channels |= {"rows_out": [*outlets_of(plan)]} if results else {}
+def _counter_columns(dataflow: Dataflow, *, results: bool) -> list[Column]:
+    channels = {name: [COUNTER + name] for name in dataflow.counters}
+    channels |= {"rows_out": [*dataflow.outputs]} if results else {}
     return [
         F.coalesce(F.sum(F.when(F.col("channel").isin(among), F.col("rows"))), F.lit(0)).alias(name)
         for name, among in channels.items()

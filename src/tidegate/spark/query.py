@@ -27,14 +27,14 @@ from tidegate.connectors import (
     for_spark,
     location,
 )
+from tidegate.dataflow import Dataflow, compile
 from tidegate.errors import ChannelError, StartError, did_you_mean
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.kernel import ROWS_IN
+from tidegate.optimize import optimize
 from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
-from tidegate.plan.nodes import Plan, Together, outlets_of, sources_of, stages_of
-from tidegate.plan.stages import late_channels
+from tidegate.plan.nodes import Plan
 from tidegate.plan.steps import Fusion, Policy
-from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import (
     ProgressNote,
     check_state_is_readable,
@@ -49,7 +49,7 @@ from tidegate.spark.checkpoint import (
 from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.interruption import told_in_short
-from tidegate.spark.load import Decisions, Shedding, shedding_policy
+from tidegate.spark.load import Decisions, Shedding
 from tidegate.spark.lower import Lowered, counted_as, lower
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
@@ -276,7 +276,8 @@ def start(
     selects: Select | None = None,
 ) -> Query:
     """Start the plan with a sink per channel; the main one writes what `selects` leaves of results."""
-    _check_channels(plan, sinks)
+    dataflow = compile(optimize(plan, fusion))
+    _check_channels(dataflow, sinks)
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
@@ -287,7 +288,7 @@ def start(
         refuse_speculation(spark, checkpoint, used)
         if stored is not None and stored < SAFE_FORMAT and is_readable(checkpoint):
             check_whole(spark, checkpoint)
-        starting = _Starting.of(plan, frames, checkpoint, sinks, buckets, pace, fusion, selects)
+        starting = _Starting.of(dataflow, frames, checkpoint, sinks, buckets, pace, selects)
         return starting.start(trigger, name)
 
 
@@ -309,13 +310,12 @@ class _Starting:
     @classmethod
     def of(
         cls,
-        plan: Plan,
+        dataflow: Dataflow,
         frames: Sequence[DataFrame],
         checkpoint: str,
         sinks: Mapping[str, Sink],
         buckets: int | None,
         pace: Pace | None,
-        fusion: Fusion | None,
         selects: Select | None,
     ) -> _Starting:
         """Check that everything fits: a start that does not fit leaves whoever runs alone."""
@@ -323,14 +323,13 @@ class _Starting:
         if stored and buckets is None:
             # State stays where it is, whatever the session's partitions; a query without any has none.
             buckets = int(stored["buckets"]) or None
-        progress = ProgressNote(checkpoint) if _may_be_idle(plan) else None
-        policy = shedding_policy(plan)
+        progress = ProgressNote(checkpoint) if dataflow.may_be_idle else None
+        policy = dataflow.shedding
         ownership = Ownership.next(checkpoint)
         lowered = lower(
-            plan,
+            dataflow,
             frames,
             buckets,
-            fusion=fusion,
             progress=progress.path if progress else None,
             decisions=Decisions(checkpoint) if policy else None,
             ownership=ownership,
@@ -339,7 +338,7 @@ class _Starting:
         query = claim(checkpoint, lowered.identity)
         replayed = Drained.of(checkpoint).number_of(max(held_batches(checkpoint), default=-1))
         writes = {
-            name: _prepared(sink, _target(lowered.plan, name, query, replayed))
+            name: _prepared(sink, _target(dataflow, name, query, replayed))
             for name, sink in sinks.items()
         }
         return cls(
@@ -359,10 +358,10 @@ class _Starting:
         checkpoint, lowered, writes = self.checkpoint, self.lowered, self.writes
         if self.progress is not None:
             self.progress.clear()
-        metrics, drain = Metrics(lowered.plan), None
-        if not isinstance(lowered.plan, Together):
+        metrics, drain = Metrics(lowered.dataflow), None
+        if list(lowered.dataflow.outputs) == [MAIN]:
             spark = self.frames[0].sparkSession
-            drain = Drain(lowered, lowered.plan, spark, Drained.of(checkpoint), writes[MAIN])
+            drain = Drain(lowered, spark, Drained.of(checkpoint), writes[MAIN])
             drain.resume()
             writes = drain.between(writes, lambda: metrics.passed)
         shedding = Shedding.of(self.policy, checkpoint) if self.policy else None
@@ -430,27 +429,24 @@ def _wait_to_be_stopped(packed: DataFrame) -> None:
     jvm.java.lang.Thread.sleep(_LONGEST_STOP // timedelta(milliseconds=1))
 
 
-def _may_be_idle(plan: Plan) -> bool:
-    return any(source.idle_after is not None for source in sources_of(plan))
-
-
 def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
 
 
-def _target(plan: Plan, channel: str, query: str, replayed: int) -> Target:
+def _target(dataflow: Dataflow, channel: str, query: str, replayed: int) -> Target:
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
-    schema, results = plan.channels[channel], outlets_of(plan).get(channel)
-    if not isinstance(results, Emit) or results.by_row:
-        durations = _added_durations(plan, channel)
+    schema, vertex = dataflow.channels[channel], dataflow.outputs.get(channel)
+    if vertex is None or vertex.operator.by_row:
+        durations = _added_durations(dataflow, channel)
         return Target(query, channel, schema, durations=durations, replayed=replayed)
-    return Target(query, channel, schema, results.identity, results.retracts, replayed=replayed)
+    results = vertex.operator
+    return Target(query, channel, schema, results.result_key, results.retracts, replayed=replayed)
 
 
-def _added_durations(plan: Plan, channel: str) -> tuple[str, ...]:
+def _added_durations(dataflow: Dataflow, channel: str) -> tuple[str, ...]:
     """The intervals among the columns that a channel adds to rows."""
     added: tuple[pa.Field, ...] = REJECTED_COLUMNS if channel == REJECTED else ()
-    if channel in late_channels(stages_of(plan)):
+    if channel in dataflow.late_channels:
         added = LATE_COLUMNS
     return tuple(field.name for field in added if pa.types.is_duration(field.type))
 
@@ -459,16 +455,16 @@ def _prepared(sink: Sink, target: Target) -> Write:
     return sink.prepare(target) if isinstance(sink, Preparable) else sink
 
 
-def _check_channels(plan: Plan, sinks: Mapping[str, Sink]) -> None:
+def _check_channels(dataflow: Dataflow, sinks: Mapping[str, Sink]) -> None:
     for channel, sink in sinks.items():
-        if channel not in plan.channels:
-            raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, plan.channels)}")
+        if channel not in dataflow.channels:
+            raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, dataflow.channels)}")
         if not (callable(sink) or isinstance(sink, Preparable)):
             raise ChannelError(
                 f"the sink of channel {channel!r} is {sink!r}; use tg.sinks, for instance "
                 "tg.sinks.parquet('out'), or a function (rows, batch_id)"
             )
-    for channel in plan.channels:
+    for channel in dataflow.channels:
         if channel not in sinks and channel != ERROR_CHANNEL:
             hint = "main=tg.sinks.parquet('out')" if channel == MAIN else f"{channel}=tg.sinks.discard()"
             raise ChannelError(f"channel {channel!r} has no sink; pass one, for instance {hint}")

@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 
 from tidegate.connectors.files import NOTE, Written
 from tidegate.connectors.notes import exists, names_in, numbers_in, read_note, write_note
+from tidegate.dataflow.identity import title_of
 from tidegate.errors import StateError
 from tidegate.operators.state import damage
-from tidegate.plan.identity import title_of
 from tidegate.spark.checkpoint import (
     HELD,
     check_state_is_readable,

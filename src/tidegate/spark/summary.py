@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from tidegate.connectors.notes import exists, read_note, write_note
+from tidegate.dataflow.identity import SHARED, Identity, fingerprint, own_parts
 from tidegate.errors import StateError
 from tidegate.observe.metrics import Kept, Metrics
 from tidegate.operators.contents import NO_TIME, UNKNOWN
-from tidegate.plan.identity import SHARED, Identity, fingerprint, own_parts
 
 _NOTE = "tidegate.state.json"
 

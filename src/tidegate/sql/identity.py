@@ -16,9 +16,9 @@ def check_identity(insert: Insert) -> None:
         return
     if not isinstance(plan, Emit) or plan.by_row:
         return
-    missing = [column for column in plan.identity if column not in insert.kept.values()]
+    missing = [column for column in plan.result_key if column not in insert.kept.values()]
     if missing:
         raise PlanError(
             f"the SELECT leaves out {', '.join(map(repr, missing))}; a table tells results apart by "
-            f"{', '.join(map(repr, plan.identity))}: select all of them, or write to files"
+            f"{', '.join(map(repr, plan.result_key))}: select all of them, or write to files"
         )

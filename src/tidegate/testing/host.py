@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.dataflow import compile
+from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.operators import blobs
 from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
 from tidegate.operators.kernels import kernels_of, unpack_of
@@ -24,8 +26,7 @@ from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.operators.ways import Way, Ways, gap_at_source, pack_along
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import Source
-from tidegate.plan.nodes import Plan, sources_of
-from tidegate.plan.watermarks import WatermarkAligner, WatermarkGenerator
+from tidegate.plan.nodes import Plan
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, micros_of, to_arrow
 
@@ -54,12 +55,12 @@ class KernelHost:
         as_spark: bool = False,
         kernel: Kernel | None = None,
     ) -> None:
-        self.plan = plan
-        self.kernels = [kernel] if kernel else kernels_of(plan)
-        self.ways = Ways.through(plan, self.kernels)
+        self.dataflow = compile(plan)
+        self.kernels = [kernel] if kernel else kernels_of(self.dataflow)
+        self.ways = Ways.through(self.dataflow, self.kernels)
         #: What is said about the load, in plans that shed.
         self.decision: Decision | None = None
-        self.sources = sources_of(plan)
+        self.sources = self.dataflow.sources
         self.generators = [WatermarkGenerator(source.tolerance, as_spark) for source in self.sources]
         self.aligner = WatermarkAligner(tuple(map(str, range(len(self.sources)))))
         self.now = 0
@@ -187,9 +188,9 @@ class KernelHost:
         if parcel.channel.startswith(GAUGE):
             return
         assert parcel.blob is not None
-        table = unpack_of(self.plan, self.kernels, parcel.channel)(blobs.decode(parcel.blob))
+        table = unpack_of(self.dataflow, self.kernels, parcel.channel)(blobs.decode(parcel.blob))
         assert table.num_rows == parcel.rows, "a parcel says how many rows it holds"
-        assert table.schema.equals(self.plan.channels[parcel.channel]), "a channel keeps its schema"
+        assert table.schema.equals(self.dataflow.channels[parcel.channel]), "a channel keeps its schema"
         result.put(parcel.channel, *table.to_pylist())
 
 

@@ -28,9 +28,9 @@ from functools import cached_property
 from textwrap import dedent
 from typing import Any
 
+from tidegate.dataflow import Dataflow, compile
 from tidegate.errors import did_you_mean
-from tidegate.operators.kernels import counters_of
-from tidegate.plan.nodes import Plan, sources_of
+from tidegate.plan.nodes import Plan
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import BatchResult, row_differences
 from tidegate.testing.table import Row, at, instant_of, micros_of, rows, shown
@@ -61,9 +61,13 @@ class Transcript:
     script: str
 
     @cached_property
+    def dataflow(self) -> Dataflow:
+        return compile(self.plan)
+
+    @cached_property
     def steps(self) -> list[Step]:
         """The micro-batches of the script."""
-        return [_step(sections, self.plan) for sections in _batches(self.script)]
+        return [_step(sections, self.dataflow) for sections in _batches(self.script)]
 
     def complaints(self, results: Sequence[BatchResult]) -> list[str]:
         """How results differ from the script, in sentences; empty where they agree."""
@@ -105,8 +109,8 @@ def _batches(script: str) -> list[list[tuple[str, str, str]]]:
     return batches
 
 
-def _step(sections: Sequence[tuple[str, str, str]], plan: Plan) -> Step:
-    sources = sources_of(plan)
+def _step(sections: Sequence[tuple[str, str, str]], dataflow: Dataflow) -> Step:
+    sources, channels = dataflow.sources, dataflow.channels
     taken: list[list[Row]] = [[] for _ in sources]
     now, watermark, named = 0, None, False
     expected = BatchResult()
@@ -118,12 +122,12 @@ def _step(sections: Sequence[tuple[str, str, str]], plan: Plan) -> Step:
             now = micros_of(at(rest))
         elif word == "watermark":
             named, watermark = True, None if rest == "none" else micros_of(at(rest))
-        elif word in counters_of(plan) and rest:  # `errors` is a counter and a channel
+        elif word in dataflow.counters and rest:  # `errors` is a counter and a channel
             expected.counts[word] = int(rest)
-        elif word in plan.channels:
-            expected.put(word, *rows(table, plan.channels[word]))
+        elif word in channels:
+            expected.put(word, *rows(table, channels[word]))
         else:
-            known = (*_INPUTS, "now", "watermark", *plan.channels, *counters_of(plan))
+            known = (*_INPUTS, "now", "watermark", *channels, *dataflow.counters)
             raise ValueError(f"{word!r} is no part of this transcript; {did_you_mean(word, known)}")
     expected.watermark = watermark
     return Step(taken, now, expected, named)

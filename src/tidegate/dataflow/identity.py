@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from tidegate.dataflow.graph import Dataflow
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.feeds import Derived, origin
 from tidegate.plan.inlets import KeyBy
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output, Plan, stages_of
+from tidegate.plan.nodes import Join, Output
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.time import render
 
@@ -20,22 +21,22 @@ Identity = dict[str, str]
 SHARED = ("buckets", "state format")
 
 
-def identity_of(plan: Plan, buckets: int, state_format: int) -> Identity:
-    """The parts of a plan that its state is laid out by, each as text a person can compare.
+def identity_of(dataflow: Dataflow, buckets: int, state_format: int) -> Identity:
+    """The parts of a query that its state is laid out by, each as text a person can compare.
 
     Tolerance and late policy are not among them: they may change between runs.
     """
     parts: Identity = {}
-    for number, stage in enumerate(stages_of(plan), 1):
-        place = "" if number == 1 else f" of operator {number}"
-        parts |= {name + place: value for name, value in _parts(stage).items()}
+    for vertex in dataflow.vertices:
+        place = "" if vertex.number == 0 else f" of operator {vertex.number + 1}"
+        parts |= {name + place: value for name, value in _parts(vertex.operator).items()}
     return parts | {"buckets": str(buckets), "state format": str(state_format)}
 
 
-def stage_identities(plan: Plan, identity: Identity) -> list[Identity]:
+def stage_identities(dataflow: Dataflow, identity: Identity) -> list[Identity]:
     """For each operator what its own state depends on."""
     shared = {name: identity[name] for name in SHARED}
-    return [_parts(stage) | shared for stage in stages_of(plan)]
+    return [_parts(vertex.operator) | shared for vertex in dataflow.vertices]
 
 
 def own_parts(identity: Identity, number: int) -> Identity:
