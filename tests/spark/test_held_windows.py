@@ -41,9 +41,10 @@ def processes_of(leader: int) -> Iterator[psutil.Process]:
     """The processes of a session: the driver, its JVM, executors and Python workers."""
     for process in psutil.process_iter():
         try:
-            if os.getsid(process.pid) == leader:
+            # One that has ended and was not waited for has neither a command nor anything to suspend.
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
                 yield process
-        except ProcessLookupError:
+        except (ProcessLookupError, psutil.NoSuchProcess):
             pass  # gone in the meantime
 
 
