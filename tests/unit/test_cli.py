@@ -194,7 +194,7 @@ print(json.dumps([code or 0, sorted(sys.modules), started]), file=sys.stderr)
 """
 
 #: What takes a while to load. Of Polars, which is there in pieces, what the others stand on.
-HEAVY = {"pyspark", "py4j", "pandas", "polars.dataframe", "duckdb", "psycopg", "sqlglot"}
+HEAVY = {"pyspark", "py4j", "pandas", "polars.dataframe", "duckdb", "psycopg"}
 
 
 @pytest.mark.parametrize("name", ["--help", "validate", "explain", "validate sql", "explain sql"])
@@ -208,8 +208,7 @@ def test_what_needs_no_spark_is_light(name, tmp_path):
     )
     code, loaded, started = json.loads(done.stderr.splitlines()[-1])
     assert (code, started) == (0, []), done.stderr
-    parser = {"sqlglot"} if name.endswith("sql") else set()
-    assert (HEAVY - parser) & {*loaded} == set()
+    assert HEAVY & {*loaded} == set()
 
 
 def test_a_process_that_a_command_starts_is_noticed():

@@ -1,8 +1,8 @@
 """Watermarks as pieces: how one source makes them, how several align, how they pass a graph.
 
-Spark keeps the watermark that queries run by. These say what it is and will be: plans use them to
-know how far each operator lies behind its sources, running queries to report where each stands,
-and the testing kit to make watermarks without Spark.
+Spark keeps the watermark that queries run by. Running queries use generators and the aligner to report
+where it stands, and the testing kit to make watermarks without Spark. The delay of each operator is
+known when a plan is compiled; the propagator is the same rule for any graph.
 """
 
 from __future__ import annotations
