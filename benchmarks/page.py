@@ -23,22 +23,24 @@ Report = dict[str, Any]
 
 #: Why a target is missed, by its name; shown where it is.
 REASONS = {
-    "hopping 60 s / 1 s against Spark": "its first steady batches take half as long again as its last, "
-    "until the JVM has compiled what 1.35 M result rows a batch pass; the last three are 17.8 times as "
-    "quick as Spark's",
-    "large batches, hopping-60-1": "13.5 M result rows for 5 M events: putting them together in Python, "
-    "and counting each of them in the sink",
-    "1,000-event batches against Spark": "Spark plans two more stages (49 against 21 ms) and runs two "
-    "more Python tasks (137 against 125 ms); another run had 1.68. The 60 to 90 ms that the "
-    "session's own class for the local disk saves, Spark saves too",
+    "hopping 60 s / 1 s against Spark": "the first steady batches take half as long again as the last "
+    "ones, until the JVM has compiled the path of 1.35 M result rows per batch. The last three are 17.8 "
+    "times as fast as Spark's",
+    "large batches, hopping-60-1": "5 M events give 13.5 M result rows. Python assembles them, and the "
+    "sink counts each",
+    "1,000-event batches against Spark": "tidegate's query has two more stages, so Spark takes 49 "
+    "instead of 21 ms to plan it, and two more Python tasks (137 instead of 125 ms). Another run "
+    "measured 1.68. The session's own class for the local disk saves 60 to 90 ms, but saves them for "
+    "Spark too",
     "ten times the state, changelog": "single batches that merge pages; the median hardly grows",
-    "sliding: per-key transformWithStateInPandas": "500 k result rows a batch, each with its own "
-    "columns, pass the shuffle, the state and the way back; the reference is quick, with bisection",
-    "sliding with lookahead: per-key transformWithStateInPandas": "as without lookahead",
-    "duplicates, 5 M ids, against Spark": "nearly all rows are left, and pass the shuffle, the operator "
-    "and the way back; looking for their ids is the smaller part",
-    "admission-100k streams, one core": "five rows a stream: finding them costs more than judging",
-    "four steps, fused against not": "of both, half is what the windows behind the steps take",
+    "sliding: per-key transformWithStateInPandas": "500 k result rows per batch, each with its own "
+    "columns, pass through the shuffle and the state and back. The reference uses bisection and is fast",
+    "sliding with lookahead: per-key transformWithStateInPandas": "as without a lookahead",
+    "duplicates, 5 M ids, against Spark": "nearly all rows remain and pass through the shuffle and the "
+    "operator and back. Looking up their ids is the smaller part",
+    "admission-100k streams, one core": "each stream has five rows per batch. Finding the streams costs "
+    "more than checking the rows",
+    "four steps, fused against not": "the windows after the steps take half of the time of both",
 }
 
 
@@ -59,10 +61,11 @@ def render(report: Report) -> str:
 _INTRODUCTION = """
 # Benchmarks
 
-Made by `python -m benchmarks.page` from the results of `make bench`.
-[benchmarks/README.md](../benchmarks/README.md) says what each workload is, how it is measured, and how
-to run it. All engines read the same files and write to the same sink. Times are those of whole
-micro-batches in steady state, as Spark reports them.
+`python -m benchmarks.page` writes this page from the results of `make bench`.
+[benchmarks/README.md](../benchmarks/README.md) describes each workload and how it is measured.
+
+All engines read the same files and write to the same sink. Times are those of whole micro-batches in
+steady state, as Spark reports them.
 """
 
 
@@ -72,16 +75,16 @@ def _about(report: Report) -> str:
     held = sum(check["passed"] for check in checks)
     busiest = max(result.get("others_cpu") or 0 for result in report["results"])
     return (
-        f"Run at {about['at']} on {about['cores']} cores, commit `{about['commit']}`, "
-        f"Python {about['python']}, {packages}. Of {len(checks)} checks that engines gave the right "
-        f"answers {held} held. Other processes had {busiest:.0%} of the machine at most."
+        f"Measured at {about['at']} on {about['cores']} cores, commit `{about['commit']}`, "
+        f"Python {about['python']}, {packages}. {held} of {len(checks)} checks passed; they compare the "
+        f"answers of the engines. Other processes used at most {busiest:.0%} of the machine."
     )
 
 
 def _sections(report: Report) -> Iterator[str]:
     results = {result["case"]: result for result in report["results"]}
     yield "## Targets\n\n" + _targets(report)
-    yield "## Beside Spark, and beside Python for each key\n\n" + _comparisons(report, results)
+    yield "## Against Spark, and against Python per key\n\n" + _comparisons(report, results)
     yield _pictures("windows", "sessions", "joins", "per-key")
     yield "## How cost grows\n\n" + "\n\n".join(_growth(results))
     yield _pictures("growth", "batches", "rows", "admission")
@@ -99,7 +102,7 @@ def _targets(report: Report) -> str:
         rows.append(
             [target["name"], f"{wanted} {target['unit'] if wanted else ''}", measured, reached, why]
         )
-    return _table(["target", "wanted", "measured", "reached", "where the time goes"], rows)
+    return _table(["target", "required", "measured", "reached", "where the time goes"], rows)
 
 
 def _comparisons(report: Report, results: dict[str, Report]) -> str:
@@ -116,7 +119,7 @@ def _comparisons(report: Report, results: dict[str, Report]) -> str:
     ]
     header = ["case", "reference", "reference, ms", "tidegate, ms", "times as fast", "by medians"]
     return _table(header, rows) + (
-        "\n\nCases that end in `sparks-source` read with Spark's own source of files; the others with "
+        "\n\nCases that end in `sparks-source` read with Spark's file source. The others read with "
         "`tg.read_folder`, which packs rows where they are read."
     )
 
@@ -124,15 +127,15 @@ def _comparisons(report: Report, results: dict[str, Report]) -> str:
 def _growth(results: dict[str, Report]) -> Iterator[str]:
     tables: dict[str, Sequence[str]] = {
         "Keys": ("keys-1k", "tumbling", "keys-1m"),
-        "Rows of a batch": ("small", *BATCHES, "tumbling", "bulk-tumbling"),
-        "Overlap: 1, 6 and 60 windows for each event": (*WINDOWS, *(f"bulk-{name}" for name in WINDOWS)),
+        "Rows per batch": ("small", *BATCHES, "tumbling", "bulk-tumbling"),
+        "Overlap: 1, 6 and 60 windows per event": (*WINDOWS, *(f"bulk-{name}" for name in WINDOWS)),
         "Live state": (
             *(f"state-{kind}-{times}x" for kind in ("on-watermark", "changelog") for times in (1, 10)),
             *GROWTH,
         ),
-        "How far windows around rows reach": (*SLIDING, *AHEAD),
-        "Windows of a join": (*JOIN_HOPPING,),
-        "Streams of admission": (*ADMISSION,),
+        "Range of windows around rows": (*SLIDING, *AHEAD),
+        "Window size of a join": (*JOIN_HOPPING,),
+        "Number of streams in admission": (*ADMISSION,),
     }
     for title, workloads in tables.items():
         cases = [name for name in results if results[name]["workload"] in workloads]
@@ -146,7 +149,7 @@ def _growth(results: dict[str, Report]) -> Iterator[str]:
             for name in sorted(cases, key=lambda name: workloads.index(results[name]["workload"]))
         ]
         if rows:
-            yield f"### {title}\n\n" + _table(["case", "ms a batch", "events/s", "state, MB"], rows)
+            yield f"### {title}\n\n" + _table(["case", "ms per batch", "events/s", "state, MB"], rows)
 
 
 def _memory(results: dict[str, Report]) -> str:
@@ -156,7 +159,7 @@ def _memory(results: dict[str, Report]) -> str:
         if "peak_rss_bytes" in result
     ]
     return (
-        "Peak resident memory in MB. Pages that forked Python workers share count for each of them.\n\n"
+        "Peak resident memory in MB. Memory that forked Python workers share counts for each worker.\n\n"
         + _table(["case", "JVM", "Python"], rows)
     )
 

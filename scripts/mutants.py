@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (the names of proofs are as long as they are)
-"""Rules, broken one by one: for each the test that docs/semantics.md names must fail. `make mutants`.
+"""Rules, broken one by one: for each the test that docs/proofs.md names must fail. `make mutants`.
 
 A mutant is a change of a line or two in a copy of the sources; the working tree stays as it is. Words
 given as arguments choose mutants whose rule contains one of them.
@@ -56,7 +56,7 @@ class Mutant:
     file: str
     old: str
     new: str
-    #: As docs/semantics.md has it.
+    #: One that docs/proofs.md names: `file::function`, or `file::name` for a transcript.
     proof: str
 
     def apply(self, root: Path) -> None:

@@ -105,19 +105,19 @@ TIME = [
         "A window closes in the first batch whose W has reached its end",
         "a window closes in the first batch whose watermark has reached its end",
     ),
-    Story("sources", "W is the lowest of the sources' own", SLOW, by_source=True),
+    Story("sources", "W is the lowest watermark of all sources", SLOW, by_source=True),
     tested(
         "between-batches",
-        "First W closes what is due, then rows are judged",
+        "First W closes what is due, then rows are checked",
         "what the watermark makes due is closed before rows are taken in",
     ),
     ended(
         "batch",
-        "A batch DataFrame: no row is late, everything closes",
+        "A batch DataFrame: no row is late, every window closes",
         plan_of(TEN, lateness=5 * SECOND),
         "rows\n  ts | user\n  21 | ann\n  4  | ann\n  12 | bob\n  7  | ann\n",
     ),
-    Story("idle", "A source that is idle does not count", SILENT, goes_idle, by_source=True),
+    Story("idle", "An idle source does not count", SILENT, goes_idle, by_source=True),
 ]
 
 # -- windows --------------------------------------------------------------------------------------
@@ -147,12 +147,12 @@ WINDOWS = [
     ),
     tested(
         "lookback",
-        "sliding(10 s): what has arrived, as soon as the row comes",
+        "sliding(10 s): rows that have arrived, as soon as the row arrives",
         "a row that comes later changes no window of what had arrived",
     ),
     tested(
         "lookahead",
-        "sliding(10 s, 15 s): the whole range, when W has passed it",
+        "sliding(10 s, 15 s): the complete range, when W has passed it",
         "a window that looks ahead leaves when the watermark has passed it",
     ),
 ]
@@ -162,28 +162,28 @@ WINDOWS = [
 SESSION = [
     tested(
         "session",
-        "session(10 s): it goes on through batches, and closes a gap after its last row",
+        "session(10 s): it continues through batches and closes a gap after its last row",
         "a session goes on across micro-batches and closes a gap after its last row",
     ),
     tested(
         "session-touching",
-        "session(10 s): exactly a gap apart is together, a microsecond more is not",
+        "session(10 s): rows exactly a gap apart are in one session",
         "rows exactly a gap apart belong together, and a microsecond more parts them",
     ),
     tested(
         "session-merging",
-        "session(2.5 s), changelog: the row at 2.5 ties two sessions together",
+        "session(2.5 s), changelog: the row at 2.5 merges two sessions",
         "a changelog deletes each session that merges and inserts the merged one",
     ),
     made(
         "session-three",
-        "session(5 s), on_update: the earliest goes on, the others are deleted",
+        "session(5 s), on_update: the earliest continues, the others are deleted",
         plan_of(session(5 * SECOND), emission=Retracting(), keys=(), tolerance=60 * SECOND),
         "rows\n  ts\n  0\n  10\n  20\nrows\n  ts\n  5\nrows\n  ts\n  15\n",
     ),
     tested(
         "session-cut",
-        "session(10 s, max_length 60 s): cut at the multiples of the length",
+        "session(10 s, max_length 60 s): cut at the multiples of max_length",
         "max_length cuts sessions at its multiples",
     ),
 ]
@@ -193,22 +193,22 @@ SESSION = [
 LATE = [
     tested(
         "late-window",
-        "hopping(20 s, slide 10 s): late is what all windows have closed for",
+        "hopping(20 s, slide 10 s): a row is late if all its windows have closed",
         "a late row still counts in its windows that are open",
     ),
     tested(
         "late-session",
-        "session(10 s): a row that touches an open session is in time",
+        "session(10 s): a row that touches an open session is not late",
         "late rows are judged after merging: one that touches a live session is in time",
     ),
     tested(
         "late-session-tied",
-        "session(10 s): a newer row of the batch ties an old one to the present",
+        "session(10 s): a newer row of the batch connects an old one to the present",
         "a newer row of its batch ties an old row to the present",
     ),
     tested(
         "late-sliding",
-        "sliding(10 s, 15 s): a row at W is late, and content of nothing",
+        "sliding(10 s, 15 s): a row at W is late and counts in no window",
         "a row at the watermark is late: dropped, it is content of nothing",
     ),
     made(
@@ -219,7 +219,7 @@ LATE = [
     ),
     tested(
         "reassign",
-        "reassign(20 s): moved to W if not further behind than that",
+        "reassign(20 s): late rows move to W if they are at most 20 s behind",
         "reassign moves late rows to the watermark if they are not too late",
     ),
 ]
@@ -244,7 +244,7 @@ EMISSION = [
     ),
     tested(
         "periodic",
-        "periodic(60 s): once an interval of processing time, and at the close",
+        "periodic(60 s): once per interval of processing time, and at the close",
         "periodic lets each window speak once an interval, and at its close",
     ),
 ]
@@ -257,7 +257,7 @@ FIVES = hopping(10 * SECOND, 5 * SECOND)
 JOIN = [
     tested(
         "join-panes",
-        "tumbling × tumbling: a pair leaves in the batch that completes it",
+        "tumbling × tumbling: a pair is emitted in the batch that completes it",
         "a pair leaves in the batch that completes it, whichever side came first",
     ),
     made("join-overlap", 'tumbling × hopping, match="overlap"', join_plan(TEN, FIVES), MEET),
@@ -279,7 +279,7 @@ JOIN = [
 FOLDS = [
     made(
         "dedupe",
-        "dedupe(within 10 s): ids are known until W has passed them by 10 s",
+        "dedupe(within 10 s): ids are kept until W has passed them by 10 s",
         dedupe_plan(10 * SECOND),
         """
         rows
@@ -395,7 +395,7 @@ CORRECTED = "corrections come in time: the lateness is held back"
 REST = [
     Story(
         "hold-back",
-        "tumbling(10 s, lateness 15 s), then tumbling(20 s): held back by 15 s",
+        "tumbling(10 s, lateness 15 s), then tumbling(20 s): delayed by 15 s",
         _BY_NAME[CORRECTED],
         first=_BY_NAME[CORRECTED].plan.inlets[0].above.input,
     ),

@@ -119,7 +119,7 @@ class Story:
             for reason in dict.fromkeys(row.get("reason") for row in left):
                 own = (row for row in left if row.get("reason") == reason)
                 kind = {"main": "out", "rejected": "rejected"}.get(channel, "late")
-                label = "leave" if channel == "main" else reason or channel
+                label = "emitted" if channel == "main" else reason or channel
                 yield Lane(label, spread(Mark(self._at(row), kind) for row in own))
 
     def _key(self, row: Row) -> str:
@@ -157,7 +157,7 @@ def _windows_of(side: WindowBy, rows: Sequence[Row]) -> Iterator[Bar]:
 
 
 def _windows(plan: Emit, beat: Beat, chosen: Chosen = bool) -> list[Bar | Pair]:
-    """What is taken back, then what leaves, then what is open."""
+    """What is retracted, then what is emitted, then what is open."""
     bars = [
         *(_window(row, plan) for row in beat.result.main if chosen(row)),
         *(replace(_window(row, plan), kind="open") for row in beat.open if chosen(row)),

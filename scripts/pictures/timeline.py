@@ -267,10 +267,10 @@ _LEGEND: dict[str, str] = {
     "rejected": "rejected",
     "left": "left row",
     "right": "right row",
-    "out": "row that leaves",
+    "out": "emitted row",
     "open": "open",
-    "emitted": "leaves",
-    "taken": "is taken back",
+    "emitted": "emitted",
+    "taken": "retracted",
     "watermark": "W",
 }
 

@@ -100,8 +100,8 @@ CLICKS = """\
 """
 
 
-def test_the_program_of_the_readme_runs_and_broken_rows_have_a_sink(spark, tmp_path):
-    blocks = FENCE.findall((ROOT / "README.md").read_text("utf-8"))
+def test_the_program_of_the_tour_runs_and_invalid_rows_have_a_sink(spark, tmp_path):
+    blocks = FENCE.findall((ROOT / "docs" / "tour.md").read_text("utf-8"))
     text = "\n".join(code for language, code in blocks if language == "sql")
     (tmp_path / "spend.sql").write_text(text, "utf-8")
     write(tmp_path / "clicks", [CLICKS], range(1))

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -556,3 +557,20 @@ def test_cases_are_chosen_by_the_beginning_of_their_name(capsys: pytest.CaptureF
     assert capsys.readouterr().out.split() == ["tumbling/spark", "slice/per-key", "slice/tidegate"]
     with pytest.raises(SystemExit, match="no case begins with nonsense"):
         main.main(["--only", "nonsense"])
+
+
+def test_the_figures_of_the_readme_are_those_of_the_page():
+    written = json.loads((page.FOLDER / "results.json").read_text())
+    mean = {result["case"]: f"{result['steady']['mean_ms']:,.0f}" for result in written["results"]}
+    known = {
+        (mean[one["reference"]], mean[one["ours"]], times(one["ratios"]["steady_mean"]))
+        for one in written["comparisons"]
+    }
+    readme = (page.PAGE.parents[1] / "README.md").read_text("utf-8")
+    shown = re.findall(r"\| ([\d,]+) ms \| ([\d,]+) ms \| ([\d.]+×) \|", readme)
+    assert len(shown) > 5
+    assert [figures for figures in shown if figures not in known] == []
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×"

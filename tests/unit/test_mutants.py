@@ -1,4 +1,4 @@
-"""The list of mutants: each still breaks something, and is held against a proof of the page of rules."""
+"""The list of mutants: each still breaks something, and docs/proofs.md names the test that notices."""
 
 import ast
 
@@ -6,7 +6,7 @@ import pytest
 
 from scripts import mutants
 from scripts.mutants import MUTANTS, ROOT, SOURCES, Fate, Mutant
-from tests.unit.test_semantics_page import PAGE, proofs
+from tests.unit.test_semantics_page import PROOFS, Proof, proofs
 
 EVERY_MUTANT = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
 
@@ -24,9 +24,9 @@ def test_there_are_many_and_they_are_all_different():
     assert len({(mutant.file, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
 
 
-def test_the_page_of_rules_names_the_test_of_each():
-    named = set(proofs(PAGE.read_text("utf-8")))
-    assert [mutant.proof for mutant in MUTANTS if mutant.proof not in named] == []
+def test_the_page_of_proofs_names_the_test_of_each():
+    named = set(proofs(PROOFS.read_text("utf-8")))
+    assert [mutant.proof for mutant in MUTANTS if Proof.of(mutant.proof) not in named] == []
 
 
 def test_a_text_that_is_gone_is_told(tmp_path):

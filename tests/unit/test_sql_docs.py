@@ -14,8 +14,8 @@ def program_in(page):
     return program_of(Text(text), analyzer=Told({"user": pa.string()}))
 
 
-def test_the_sql_of_the_readme_is_the_first_program_of_it():
-    [insert] = program_in("README.md").inserts
+def test_the_sql_of_the_tour_is_its_first_program():
+    [insert] = program_in("docs/tour.md").inserts
     assert {channel: sink.name for channel, sink in insert.sinks.items()} == {
         "main": "spend", "late": "late", "errors": "errors",
     }  # fmt: skip
