@@ -32,6 +32,9 @@ PROGRAMS = {
     "distinct, then folds": lambda clicks: (
         clicks.dedupe(on=["user", "ts"], within="1 hour").key_by("user").agg(n=tg.count())
     ),
+    "two that are equal": lambda clicks: (
+        clicks.dedupe(on="user", within="1 hour").dedupe(on="user", within="1 hour")
+    ),
 }
 
 
