@@ -6,10 +6,12 @@ import pytest
 
 from tests.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
+from tidegate.operators.contents import kept
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import (
     FACTS,
+    KEPT,
     SCHEMA,
     Kind,
     Message,
@@ -18,6 +20,7 @@ from tidegate.operators.messages import (
     message_batch,
     messages_in,
 )
+from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.operators.ways import Ways, pack_along
 from tidegate.plan.nodes import Together
 from tidegate.testing.table import instant_of, to_arrow
@@ -27,7 +30,7 @@ ONE_OF_EACH = [
     Message.output(1, "late", 2, b"rows"),
     Message.counter(0, "late_rows", 7),
     Message.gauge(1, 2, "buffer_size", 5),
-    Message.state(1, 2, "due", None),
+    Message.state(1, 2, dict.fromkeys(KEPT) | {"rows": 1 << 62}),
     Message.high_water_mark(0, 1, 1_767_268_800_000_000),
     Message.heartbeat(0, 1, -1),
     Message.load(0, "cpu", 10_000),
@@ -40,7 +43,7 @@ SAYS = {
     Kind.OUTPUT: {"name", "rows", "blob"},
     Kind.COUNTER: {"name", "value"},
     Kind.GAUGE: {"name", "vertex", "value"},
-    Kind.STATE: {"name", "vertex"},
+    Kind.STATE: {"vertex", "kept"},
     Kind.HIGH_WATER_MARK: {"source", "time"},
     Kind.HEARTBEAT: {"source", "time"},
     Kind.LOAD: {"name", "value"},
@@ -83,7 +86,13 @@ def test_kinds_are_plain_text_on_the_way():
     assert pc.sum(pc.equal(kinds, Kind.COUNTER)).as_py() == 1
 
 
-def test_the_driver_reads_neither_content_nor_order():
+def test_all_that_a_bucket_keeps_is_told():
+    [kernel] = kernels_of(compile(plan_of(hopping(SECOND))))
+    told = kept(kernel, BucketState(MemoryPages(), "plan"))
+    assert told == dict.fromkeys(KEPT, 0) | {"watermark": None, "due": None}
+
+
+def test_the_facts_are_neither_content_nor_order():
     facts = message_batch(ONE_OF_EACH).select(FACTS)
     assert {"blob", "sender", "number"}.isdisjoint(FACTS)
     assert messages_in(facts) == [message._replace(blob=None) for message in ONE_OF_EACH]

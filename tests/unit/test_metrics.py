@@ -35,8 +35,8 @@ def held(bucket, vertex, value):
     return Message.gauge(bucket, vertex, "buffer_size", value)
 
 
-def kept(bucket, vertex, value):
-    return Message.state(bucket, vertex, "rows", value)
+def kept(bucket, vertex, rows):
+    return Message.state(bucket, vertex, {"rows": rows, "due": None})
 
 
 def record(metrics, batch, *messages, now=0):

@@ -96,7 +96,7 @@ def test_a_damaged_note_is_told(checkpoint, capsys):
 
 
 def kept(bucket=0, vertex=0, **held):
-    return [Message.state(bucket, vertex, name, value) for name, value in held.items()]
+    return [Message.state(bucket, vertex, held)]
 
 
 def a_run(checkpoint):

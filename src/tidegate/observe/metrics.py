@@ -9,12 +9,11 @@ from threading import Lock
 
 from tidegate.dataflow import Dataflow
 from tidegate.observe.progress import SourceProgress
-from tidegate.operators.messages import Kind, Message
+from tidegate.operators.messages import Kept, Kind, Message
 from tidegate.plan.channels import MAIN
 
-#: What a bucket keeps; by the number of an operator, then by bucket.
-Held = dict[str, int | None]
-Kept = dict[int, dict[int, Held]]
+#: What is kept, by the number of an operator, then by bucket.
+KeptByAll = dict[int, dict[int, Kept]]
 
 #: Of so many batches it is known what each put out: Spark tells of as many.
 _REMEMBERED = 100
@@ -47,7 +46,7 @@ class Metrics:
     _rows_out: dict[int, int] = field(default_factory=dict)
     #: By operator, bucket and name.
     _gauges: dict[tuple[int, int, str], int] = field(default_factory=dict)
-    _state: Kept = field(default_factory=dict)
+    _state: KeptByAll = field(default_factory=dict)
     _reached: int | None = None
     _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -81,8 +80,8 @@ class Metrics:
                 counts.counters[name] += value
             case Message(kind=Kind.GAUGE, name=str(name), vertex=int(vertex), value=int(value)):
                 self._gauges[vertex, message.bucket, name] = value
-            case Message(kind=Kind.STATE, name=str(name), vertex=int(vertex), value=value):
-                self._state.setdefault(vertex, {}).setdefault(message.bucket, {})[name] = value
+            case Message(kind=Kind.STATE, vertex=int(vertex), kept=dict(kept)):
+                self._state.setdefault(vertex, {})[message.bucket] = kept
             case Message(kind=Kind.LOAD, name=str(name), value=int(value)):
                 self.load[name] = max(value, self.load.get(name, 0))
             case Message(kind=Kind.HIGH_WATER_MARK | Kind.HEARTBEAT, source=int(source), time=int(time)):
@@ -108,20 +107,16 @@ class Metrics:
             held = {"buffer_size": self._buffered(), "state_rows": self._kept_rows()}
             return named | held | self.sources.metrics()
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptByAll:
         """What each bucket of each operator keeps."""
         with self._lock:
-            return {
-                vertex: {bucket: dict(held) for bucket, held in buckets.items()}
-                for vertex, buckets in self._state.items()
-            }
+            return {vertex: dict(buckets) for vertex, buckets in self._state.items()}
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptByAll) -> None:
         """Go on from what an earlier run has seen; each bucket until this one looks at it."""
         with self._lock:
             for vertex, buckets in kept.items():
-                own = self._state.setdefault(vertex, {})
-                own.update({bucket: dict(held) for bucket, held in buckets.items() if bucket not in own})
+                self._state[vertex] = buckets | self._state.get(vertex, {})
 
     def rows_out_in(self, batch_id: int) -> int | None:
         """The rows that left in a batch, if it was one of the last."""
@@ -134,8 +129,8 @@ class Metrics:
 
     def _kept_rows(self) -> int:
         """The entries that they keep."""
-        held = (held for buckets in self._state.values() for held in buckets.values())
-        return sum(one.get("rows") or 0 for one in held)
+        kept = (kept for buckets in self._state.values() for kept in buckets.values())
+        return sum(one["rows"] or 0 for one in kept)
 
     def _leaving(self, counts: BatchCounts) -> int:
         return sum(counts.rows[outlet] for outlet in self.outlets)

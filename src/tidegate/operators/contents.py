@@ -11,6 +11,7 @@ from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DIGEST
 from tidegate.operators.kernel import Kernel
 from tidegate.operators.late import NEVER
+from tidegate.operators.messages import Kept
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slices import SliceKernel
@@ -63,11 +64,11 @@ def largest_table(bucket: BucketState) -> int:
     return max(rows.values(), default=0)
 
 
-def kept(kernel: Kernel, bucket: BucketState) -> dict[str, int | None]:
+def kept(kernel: Kernel, bucket: BucketState) -> Kept:
     """What a bucket keeps after a step. Keys, and what is open, are counted in small buckets only."""
     own = kernel.kernel if isinstance(kernel, Chained) else kernel
     directory, rows = bucket.directory, largest_table(bucket)
-    held: dict[str, int | None] = {
+    held: Kept = {
         "rows": rows,
         "pages": len(directory.pages),
         "bytes": sum(page.bytes for page in directory.pages),

@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+#: What a bucket keeps: entries of its largest table, pages and their bytes, the watermark it has worked
+#: by, the one at which something is due, and how much is open under how many keys. Null is what nobody
+#: has counted, or what there is none of.
+Kept = dict[str, int | None]
+KEPT = ("rows", "pages", "bytes", "watermark", "due", "open", "keys")
+
 
 class Kind(StrEnum):
     """What a message is, and in brackets which fields say it."""
@@ -20,7 +26,7 @@ class Kind(StrEnum):
     COUNTER = "counter"
     #: How much a bucket of an operator holds now (`vertex`, `name`, `value`). The latest one counts.
     GAUGE = "gauge"
-    #: What it keeps as state now (`vertex`, `name`, `value`). The latest one counts.
+    #: What it keeps as state now (`vertex`, `kept`). The latest one counts.
     STATE = "state"
     #: The highest event time among a source's rows (`source`, `time`).
     HIGH_WATER_MARK = "high_water_mark"
@@ -46,11 +52,13 @@ class Message(NamedTuple):
     source: int | None = None
     #: How many rows it stands for.
     rows: int | None = None
-    #: A count or an amount; null where there is none, or nobody has counted.
+    #: A count or an amount.
     value: int | None = None
     #: Event time, in microseconds since 1970.
     time: int | None = None
-    #: Rows as Arrow tables, or a page.
+    #: What a bucket keeps, in numbers by name.
+    kept: Kept | None = None
+    #: Its content: rows as Arrow tables, or a page.
     blob: bytes | None = None
     #: The partition that sent it. Its messages come one after the other, those of several side by side.
     sender: int = 0
@@ -74,8 +82,9 @@ class Message(NamedTuple):
         return cls(bucket, Kind.GAUGE, name, vertex, value=value)
 
     @classmethod
-    def state(cls, bucket: int, vertex: int, name: str, value: int | None) -> Message:
-        return cls(bucket, Kind.STATE, name, vertex, value=value)
+    def state(cls, bucket: int, vertex: int, kept: Kept) -> Message:
+        """All numbers in one message: each operator further on has to pass it on."""
+        return cls(bucket, Kind.STATE, vertex=vertex, kept=kept)
 
     @classmethod
     def high_water_mark(cls, bucket: int, source: int, time: int) -> Message:
@@ -112,13 +121,14 @@ SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("value", pa.int64()),
         ("time", pa.int64()),
+        ("kept", pa.struct([(name, pa.int64()) for name in KEPT])),
         ("blob", pa.binary()),
         ("sender", pa.int32()),
         ("number", pa.int32()),
     ]
 )
 
-#: The first fields: all but the content and the order, which the driver has no use for.
+#: The first fields: all but the content, and the order in which it was sent.
 FACTS = Message._fields[: Message._fields.index("blob")]
 
 

@@ -105,8 +105,7 @@ class HostedKernel:
         state.commit()
         for message in outcome.messages(bucket, self._vertex):
             yield message_row(message)
-        for name, value in contents.kept(self._kernel, state).items():
-            yield message_row(Message.state(bucket, self._vertex, name, value))
+        yield message_row(Message.state(bucket, self._vertex, contents.kept(self._kernel, state)))
 
     def _set_timer(self, state: BucketState, due: int | None, fired: int | None) -> None:
         """One timer a bucket: replace it when the bucket's next due time has moved."""

@@ -152,10 +152,11 @@ class BatchWriter:
             leaving = counted_as(MAIN, self.selects(results))
             counted = packed.where(~is_output(MAIN)).unionAll(leaving)
         try:
-            found = counted.select(*FACTS).collect()
+            facts = counted.select(*FACTS).collect()
             at = time.time_ns() // 1000
             self.ownership.check()  # once more: the batch has been computed meanwhile
-            counts = self.metrics.record(batch_id, [Message(*row) for row in found], at)
+            messages = (Message(**row.asDict(recursive=True)) for row in facts)
+            counts = self.metrics.record(batch_id, messages, at)
             for channel, write in self.writes.items():
                 if counts.rows[channel]:
                     kept = channel == MAIN and results is not None

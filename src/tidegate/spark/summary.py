@@ -16,7 +16,8 @@ from pyarrow import fs
 from tidegate.connectors.notes import exists, read_note, write_note
 from tidegate.dataflow.identity import SHARED, Identity, own_parts
 from tidegate.errors import StateError
-from tidegate.observe.metrics import Held, Kept, Metrics
+from tidegate.observe.metrics import KeptByAll, Metrics
+from tidegate.operators.messages import Kept
 
 _NOTE = "tidegate.state.json"
 
@@ -46,7 +47,7 @@ class StateNote:
     """What the note says."""
 
     batch: int
-    kept: Kept
+    kept: KeptByAll
 
     @classmethod
     def read(cls, checkpoint: str) -> StateNote | None:
@@ -110,7 +111,7 @@ def _operators(identity: Identity) -> Iterator[Identity]:
         number += 1
 
 
-def _total(own: Identity, kept: Mapping[int, Held], batch: int) -> OperatorState | None:
+def _total(own: Identity, kept: Mapping[int, Kept], batch: int) -> OperatorState | None:
     held = list(kept.values())
     if any(None in (one["open"], one["keys"]) for one in held):
         return None  # a bucket was too large to be counted
@@ -125,7 +126,7 @@ def _total(own: Identity, kept: Mapping[int, Held], batch: int) -> OperatorState
     )
 
 
-def _known(held: Iterable[Held], name: str) -> list[int]:
+def _known(held: Iterable[Kept], name: str) -> list[int]:
     return [value for one in held if (value := one[name]) is not None]
 
 
