@@ -18,9 +18,10 @@ from benchmarks.engines import row_plan
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.operators import blobs
-from tidegate.operators.kernel import Clock, Parcel
+from tidegate.operators.kernel import Clock
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.messages import Kind, Message
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
@@ -74,11 +75,11 @@ class OneThread:
         [port] = self._kernel.ports
         packed = list(port.pack(rows, BUCKETS))
         clock = Clock(self._watermarks.watermark, 0)
-        sent = [parcel for bucket in BUCKETS for parcel in self._step(bucket, packed, clock)]
+        sent = [message for bucket in BUCKETS for message in self._step(bucket, packed, clock)]
         out = [
-            (parcel.channel, self._unpack[parcel.channel](blobs.decode(parcel.blob)))
-            for parcel in sent
-            if parcel.blob is not None
+            (message.name, self._unpack[message.name](blobs.decode(message.blob)))
+            for message in sent
+            if message.kind == Kind.OUTPUT
         ]
         self._watermarks.observe([pc.max(rows["ts"].cast(pa.int64())).as_py()])
         return [table for channel, table in out if channel == MAIN]
@@ -88,10 +89,10 @@ class OneThread:
         """Bytes of state."""
         return sum(len(page) for pages, _ in self._buckets.values() for page in pages.values())
 
-    def _step(self, bucket: int, packed: list[Parcel], clock: Clock) -> list[Parcel]:
-        own = [p for p in packed if p.bucket == bucket and p.channel in self._kernel.inputs]
+    def _step(self, bucket: int, packed: list[Message], clock: Clock) -> list[Message]:
+        own = [one for one in packed if one.bucket == bucket and one.kind == Kind.INPUT]
         pages, resident = self._buckets[bucket]
         state = BucketState(pages, "plan", resident)
         outcome = self._kernel.step(state, own, clock)
         state.commit()
-        return list(outcome.parcels(bucket))
+        return list(outcome.messages(bucket, 0))

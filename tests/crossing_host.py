@@ -4,18 +4,18 @@ Instants are in some time zone of a session whenever they come from Spark.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidegate.operators.kernel import HIGHEST, Kernel, Parcel
+from tidegate.operators.kernel import Kernel
+from tidegate.operators.messages import Kind, Message, message_batch, messages_in
 from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Source
-from tidegate.spark.crossing import _PARCEL_ARROW, Crossings, Entrance
-from tidegate.spark.processor import PARCEL
+from tidegate.spark.crossing import MESSAGE, Crossings, Entrance
 from tidegate.spark.sources import _carrier
 from tidegate.testing import KernelHost
 from tidegate.testing.host import _broken
@@ -29,15 +29,15 @@ class Frame:
     batches: list[pa.RecordBatch]
 
     def mapInArrow(self, function: Callable[..., Any], schema: Any) -> "Frame":
-        promised = _PARCEL_ARROW if schema == PARCEL else to_arrow_schema(schema, timezone="UTC")
+        promised = to_arrow_schema(schema, timezone="UTC")
         made = list(function(iter(self.batches)))
         for batch in made:
             kept = [(field.name, field.type) for field in batch.schema]
             assert kept == [(field.name, field.type) for field in promised], "what was promised to Spark"
-        return Frame(made if schema == PARCEL else [_in_the_session(batch) for batch in made])
+        return Frame(made if schema == MESSAGE else [_in_the_session(batch) for batch in made])
 
-    def parcels(self) -> list[Parcel]:
-        return [Parcel(**row) for batch in self.batches for row in batch.to_pylist()]
+    def messages(self) -> list[Message]:
+        return [message for batch in self.batches for message in messages_in(batch)]
 
 
 def _in_the_session(rows: Any) -> Any:
@@ -54,7 +54,7 @@ class CrossingHost(KernelHost):
 
     def _pack(
         self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[Message]:
         carrier, gap, apart = _carrier(source), gap_at_source(ways), take_steps_or_part(ways)
         fields = {field.name: field for field in source.schema}
         named = {source.time: fields[source.time]} | fields | {carrier: pa.field(carrier, pa.string())}
@@ -68,16 +68,18 @@ class CrossingHost(KernelHost):
             table = to_arrow(some, pa.schema(named.values()))
             numbered = table.rename_columns([f"c{place}" for place in range(len(named))])
             packed = self._crossings.pack(Frame(_in_the_session(numbered).to_batches()), enter, ways)
-            for parcel in packed.parcels():
-                if not parcel.channel.startswith(HIGHEST):
-                    yield replace(parcel, sender=sender)
+            for message in packed.messages():
+                if message.kind != Kind.HIGH_WATER_MARK:
+                    yield message._replace(sender=sender)
 
-    def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
-        given = list(parcels)
+    def _repack(
+        self, above: Kernel, ways: Sequence[Way], messages: Iterable[Message]
+    ) -> Iterator[Message]:
+        given = list(messages)
         if not ways:
             return iter(given)
-        frame = Frame([pa.RecordBatch.from_pylist([vars(one) for one in given], _PARCEL_ARROW)])
-        return iter(self._crossings.repack(frame, above, ways).parcels())
+        frame = Frame([message_batch(given)])
+        return iter(self._crossings.repack(frame, above, ways).messages())
 
     @property
     def _crossings(self) -> Crossings:

@@ -20,6 +20,10 @@ def chain(clicks):
     return minutes.events(time="window_start").window(tg.tumbling("1 hour")).agg(most=tg.max("n"))
 
 
+def by_minute(clicks, **options):
+    return clicks.key_by("user").window(tg.tumbling("1 minute"), **options).agg(n=tg.count())
+
+
 PROGRAMS = {
     "hopping, then hours": chain,
     "sessions with lateness": lambda clicks: (
@@ -32,6 +36,9 @@ PROGRAMS = {
     "distinct, then folds": lambda clicks: (
         clicks.dedupe(on=["user", "ts"], within="1 hour").key_by("user").agg(n=tg.count())
     ),
+    "equal but for late rows": lambda clicks: tg.together(
+        minutes=by_minute(clicks), watched=by_minute(clicks, late=tg.late.side_output("late"))
+    ),
 }
 
 
@@ -42,7 +49,8 @@ def test_the_note_says_what_spark_finds(name, spark, click_stream, tmp_path):
     for more in ([], THEN):
         write_batches(tmp_path / "clicks", more, start=len(FIRST))
         result = PROGRAMS[name](tg.events(stream, time="ts", tolerance="1 minute"))
-        query = run(result, checkpoint, main=tg.sinks.discard())
+        sinks = {channel: tg.sinks.discard() for channel in result.node.channels}
+        query = run(result, checkpoint, **sinks)
         batch = last_batch(checkpoint)
         noted = summary_of(checkpoint, stored_identity(checkpoint), batch)
         assert noted == states_of(spark, checkpoint)

@@ -234,7 +234,7 @@ def test_rows_in_order_feed_windows_of_what_has_arrived():
 
 
 @pytest.mark.parametrize("keys", [(), ("user",)], ids=str)
-def test_rows_in_order_stay_in_order_however_many_parcels_they_are(keys, monkeypatch):
+def test_rows_in_order_stay_in_order_however_many_messages_they_are(keys, monkeypatch):
     monkeypatch.setattr(blobs, "MAX_BYTES", 500)
     times = list(range(100))
     random.Random(9).shuffle(times)

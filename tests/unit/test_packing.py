@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.messages import Message, message_batch
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.crossing import parcel_batch
 from tidegate.spark.packing import HIGHEST_TIME, Packing, _zone
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Packed:
-    """Takes down what it is given, and sends two parcels, one of which says how far time has come."""
+    """Takes down what it is given, and sends two messages, one of which says how far time has come."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, object]] = []
@@ -46,14 +46,8 @@ class Packed:
     def __call__(self, batches):
         table = pa.Table.from_batches(batches)
         self.rows = table.to_pylist()
-        yield parcel_batch([]).slice(0, 0)
-        yield pa.RecordBatch.from_pylist(
-            [
-                {"bucket": 0, "channel": "^0", "rows": 7, "blob": None, "sender": 0, "number": 0},
-                {"bucket": 0, "channel": "main", "rows": 3, "blob": b"", "sender": 0, "number": 1},
-            ],
-            parcel_batch([]).schema,
-        )
+        yield message_batch([])
+        yield message_batch([Message.high_water_mark(0, 0, 7), Message.output(0, "main", 30, b"")])
 
 
 def packed(folder: Path, gap: str | None = None) -> tuple[list[dict[str, object]], list[pa.RecordBatch]]:
@@ -89,7 +83,7 @@ def test_rows_without_a_gap_of_their_own_are_broken_where_it_counts(folder):
     assert [row["ts"] for row in broken] == [None, None, NOON, NOON], "their time is sound"
 
 
-def test_each_parcel_says_how_far_time_has_come(folder):
+def test_each_message_says_how_far_time_has_come(folder):
     _, (first, second) = packed(folder)
     assert first.num_rows == 0
     highest = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=7)

@@ -3,24 +3,22 @@
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import Row
 
 import tidegate as tg
 from tests.patience import HANG
 from tests.plans import hopping, plan_of
 from tidegate.dataflow import compile
-from tidegate.operators.kernel import GAUGE
 from tidegate.operators.kernels import kernels_of
+from tidegate.operators.messages import Kind, Message
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.hosting import HostedKernel, Work, parcel_row
+from tidegate.spark.hosting import HostedKernel, Work, message_row
 from tidegate.spark.processor import KernelProcessor
 from tidegate.testing import Stream, rows
 from tidegate.testing.table import to_arrow
@@ -67,15 +65,18 @@ def test_the_first_rows_open_the_kernel_and_others_rows_pass(packed):
     processor, pages = pickle.loads(packed), Pages()
     processor.init(SimpleNamespace(getMapState=lambda *_: pages))
     times = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0, getCurrentProcessingTimeInMs=lambda: 7)
-    passing = Row(bucket=3, channel="late", rows=1, blob=b"as it is", sender=0, number=0)
-    assert list(processor.handleInputRows((3,), iter([passing]), times)) == [passing]
+    passing = [
+        message_row(Message.output(3, "late", 1, b"as it is")),
+        message_row(Message.input(3, "partials", 1, b"of another operator").addressed_to(1)),
+    ]
+    assert list(processor.handleInputRows((3,), iter(passing), times)) == passing
     assert pages == {}
     processor.close()
 
 
 @pytest.mark.parametrize("passage", ["fold", "dedupe", "admit"])
-def test_parcels_count_in_the_order_they_were_sent_in(passage):
-    """Spark fetches from several machines at once: whose parcels come first is another each time."""
+def test_messages_count_in_the_order_they_were_sent_in(passage):
+    """Spark fetches from several machines at once: whose messages come first is another each time."""
     programs = {
         "fold": CLICKS.key_by("user").agg(spend=tg.sum("price"), last=tg.last("price")),
         "dedupe": CLICKS.dedupe(on="user", within="1 hour"),
@@ -86,19 +87,19 @@ def test_parcels_count_in_the_order_they_were_sent_in(passage):
     sent = []
     for sender, price in enumerate([0.1, 0.2, 0.3, 1e16]):
         table = f"ts | user | price\n1 | ann | {price}\n1 | ann | {price * 3}"
-        parcels = port.pack(to_arrow(rows(table, CLICKS_SCHEMA), CLICKS_SCHEMA), [0])
-        sent += (replace(one, sender=sender, number=n) for n, one in enumerate(parcels))
+        messages = port.pack(to_arrow(rows(table, CLICKS_SCHEMA), CLICKS_SCHEMA), [0])
+        sent += (one.addressed_to(0)._replace(sender=sender, number=n) for n, one in enumerate(messages))
     assert len(sent) >= 4
     results = [taken_in(kernel, given) for given in (sent, sent[::-1], sent[2:] + sent[:2])]
     assert results[0] == results[1] == results[2]
 
 
-def taken_in(kernel, parcels):
-    """What a bucket puts out for parcels that come in this order."""
+def taken_in(kernel, messages):
+    """What a bucket puts out for messages that come in this order."""
     host = HostedKernel(Work(kernel), uuid4().hex, "plan", NoTimers(), Pages())
     times = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0, getCurrentProcessingTimeInMs=lambda: 7)
-    out = list(host.take_in(0, iter([parcel_row(one) for one in parcels]), times))
-    return [(row.channel, row.rows, row.blob) for row in out if not row.channel.startswith(GAUGE)]
+    out = list(host.take_in(0, iter([message_row(one) for one in messages]), times))
+    return [row for row in out if row.kind not in (Kind.GAUGE, Kind.STATE)]
 
 
 class NoTimers:

@@ -23,9 +23,10 @@ from tidegate.errors import (
 )
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock
+from tidegate.operators.kernel import Clock
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.messages import Kind
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.plan.counters import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
@@ -253,7 +254,7 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(session(SECOND), late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(parcel.blob or b"") for parcel in kernels_of(compile(plan))[0].pack(table, [0]))
+        return sum(len(message.blob or b"") for message in kernels_of(compile(plan))[0].pack(table, [0]))
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(session(1)).input.input.late)
 
@@ -321,7 +322,7 @@ def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     kernel, state = kernels_of(compile(plan))[0], BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
     packed = kernel.pack(to_arrow([at(5), at(30)], schema), [0])
-    inputs = [parcel for parcel in packed if not parcel.channel.startswith(COUNTER)]
+    inputs = [message for message in packed if message.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 18
     assert kernel.step(state, [], Clock(18, 0)).due == 43
     assert kernel.step(state, [], Clock(43, 0)).due is None
@@ -408,7 +409,7 @@ def test_a_gap_column_may_have_any_unit(unit):
     assert found(results, "n") == [(0, 3 * SECOND, 2)]
 
 
-def test_large_results_leave_in_several_parcels(monkeypatch):
+def test_large_results_leave_in_several_messages(monkeypatch):
     monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
     rows = [at(time, user=f"user-{i}") for i in range(500) for time in (5, 50)]
     results = final_rows(plan_of(session(10)), rows)

@@ -7,8 +7,9 @@ from tests.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
 from tests.unit.windows import final_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock
+from tidegate.operators.kernel import Clock
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.messages import Kind
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.plan.counters import COUNTERS
@@ -219,9 +220,7 @@ def test_a_bucket_is_woken_when_its_window_is_due_and_not_before():
     plan = plan_of(hopping(10), lateness=3)
     kernel, state = SliceKernel(plan), BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
-    inputs = [
-        p for p in kernel.pack(to_arrow([at(5)], schema), [0]) if not p.channel.startswith(COUNTER)
-    ]
+    inputs = [p for p in kernel.pack(to_arrow([at(5)], schema), [0]) if p.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 10
     assert kernel.step(state, [], Clock(10, 0)).due == 13  # emitted; kept for corrections until then
     assert kernel.step(state, [], Clock(13, 0)).due is None
@@ -242,10 +241,10 @@ def test_pages_go_when_their_last_window_has_closed():
     assert len(pages) < 30
 
 
-# -- parcels --------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
-def test_large_results_leave_in_several_parcels(monkeypatch):
+def test_large_results_leave_in_several_messages(monkeypatch):
     monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
     rows = [at(5, user=f"user-{i}") for i in range(500)]
     results = final_rows(plan_of(hopping(10, 5)), rows)
@@ -287,7 +286,7 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(hopping(SECOND), ROWS, late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(parcel.blob or b"") for parcel in SliceKernel(plan).pack(table, [0]))
+        return sum(len(message.blob or b"") for message in SliceKernel(plan).pack(table, [0]))
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(hopping(1)).input.input.late)
 

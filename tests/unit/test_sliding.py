@@ -425,7 +425,7 @@ def test_restarts_failures_and_other_workers_change_nothing_over_many_batches(lo
         assert one == two == three
 
 
-def test_large_results_leave_in_several_parcels(monkeypatch):
+def test_large_results_leave_in_several_messages(monkeypatch):
     monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
     rows = [at(time, user=f"user-{i}") for i in range(300) for time in (5, 9)]
     results = final_rows(plan_of(sliding(10, 0)), rows)

@@ -8,15 +8,14 @@ from tests.plans import hopping, plan_of
 from tidegate import cli
 from tidegate.cli import state as command
 from tidegate.dataflow import compile
-from tidegate.dataflow.identity import fingerprint, identity_of, own_parts
+from tidegate.dataflow.identity import identity_of
 from tidegate.observe.metrics import Metrics
-from tidegate.operators.contents import NO_TIME, UNKNOWN
+from tidegate.operators.messages import Message
 from tidegate.spark.checkpoint import claim
 from tidegate.spark.summary import StateNote, StateSummary
 
 PLAN = plan_of(hopping(60_000_000))
 IDENTITY = identity_of(compile(PLAN), 2, 2)
-OWN = fingerprint(own_parts(IDENTITY, 1))
 NOON = 1_767_268_800_000_000
 HELD = {"rows": 3, "open": 2, "keys": 1, "pages": 2, "bytes": 700, "due": NOON, "watermark": NOON - 1}
 
@@ -43,7 +42,7 @@ def checkpoint(tmp_path):
 
 
 def note(checkpoint, batch, *buckets):
-    StateNote(batch, {OWN: dict(enumerate(buckets))}).write(checkpoint.as_uri())
+    StateNote(batch, {0: dict(enumerate(buckets))}).write(checkpoint.as_uri())
 
 
 def shown(checkpoint, capsys, *options):
@@ -52,7 +51,7 @@ def shown(checkpoint, capsys, *options):
 
 
 def test_the_note_is_shown(checkpoint, capsys):
-    note(checkpoint, 7, HELD, HELD | {"due": NO_TIME, "watermark": NOON}, HELD | {"pages": 0})
+    note(checkpoint, 7, HELD, HELD | {"due": None, "watermark": NOON}, HELD | {"pages": 0})
     assert shown(checkpoint, capsys).splitlines()[-7:] == [
         "  open: 4",
         "  keys in state: 2",
@@ -77,7 +76,7 @@ def test_a_query_that_keeps_nothing_says_so(checkpoint, capsys):
     [
         lambda _: None,
         lambda checkpoint: note(checkpoint, 6, HELD),
-        lambda checkpoint: note(checkpoint, 7, HELD, HELD | {"open": UNKNOWN, "keys": UNKNOWN}),
+        lambda checkpoint: note(checkpoint, 7, HELD, HELD | {"open": None, "keys": None}),
     ],
     ids=["no note", "an old note", "a bucket that is too large to be counted"],
 )
@@ -96,45 +95,56 @@ def test_a_damaged_note_is_told(checkpoint, capsys):
 # -- the note of a running query ---------------------------------------------------------------------
 
 
-def gauges(operator="x", bucket=0, plan=OWN, **held):
-    return [(bucket, f"=state_{name}.{plan}.{operator}", value) for name, value in held.items()]
+def kept(bucket=0, vertex=0, **held):
+    return [Message.state(bucket, vertex, held)]
 
 
-def a_run(checkpoint, plans=(OWN,)):
+def a_run(checkpoint):
     metrics = Metrics(compile(PLAN))
-    return metrics, StateSummary(checkpoint.as_uri(), plans, metrics)
+    return metrics, StateSummary(checkpoint.as_uri(), metrics)
 
 
 def test_a_run_goes_on_from_the_note_before_it(tmp_path):
     metrics, summary = a_run(tmp_path)
     summary.begin(0)
-    metrics.record(0, gauges(**HELD) + gauges(bucket=1, **HELD), 0)
+    metrics.record(0, kept(**HELD) + kept(bucket=1, **HELD), 0)
     summary.write(0)
     metrics, summary = a_run(tmp_path)
     summary.begin(1)
     assert metrics.totals()["state_rows"] == 6
-    metrics.record(1, gauges("y", **HELD | {"rows": 10}), 0)
+    metrics.record(1, kept(**HELD | {"rows": 10}), 0)
     summary.write(1)
-    kept = StateNote.read(tmp_path.as_uri()).kept[OWN]
-    assert {bucket: held["rows"] for bucket, held in kept.items()} == {0: 10, 1: 3}
+    [buckets] = StateNote.read(tmp_path.as_uri()).kept.values()
+    assert {bucket: held["rows"] for bucket, held in buckets.items()} == {0: 10, 1: 3}
     assert metrics.totals()["state_rows"] == 13
 
 
 @pytest.mark.parametrize("batch", [3, 4])
 def test_the_batch_of_the_note_may_be_run_again(tmp_path, batch):
-    StateNote(3, {OWN: {0: HELD}}).write(tmp_path.as_uri())
+    StateNote(3, {0: {0: HELD}}).write(tmp_path.as_uri())
     metrics, summary = a_run(tmp_path)
     summary.begin(batch)
     assert metrics.totals()["state_rows"] == 3
 
 
-@pytest.mark.parametrize(
-    ("batch", "plans"), [(2, (OWN,)), (5, (OWN,)), (4, (OWN, OWN))], ids=["back", "ahead", "twins"]
-)
-def test_a_note_that_does_not_fit_is_removed_and_none_is_written(tmp_path, batch, plans):
-    StateNote(3, {OWN: {0: HELD}}).write(tmp_path.as_uri())
-    metrics, summary = a_run(tmp_path, plans)
+def test_operators_that_differ_in_nothing_keep_apart_what_each_has(tmp_path):
+    metrics, summary = a_run(tmp_path)
+    summary.begin(0)
+    metrics.record(0, kept(**HELD) + kept(vertex=1, **HELD | {"rows": 9}), 0)
+    summary.write(0)
+    metrics, summary = a_run(tmp_path)
+    summary.begin(1)
+    metrics.record(1, kept(vertex=1, **HELD | {"rows": 8}), 0)
+    summary.write(1)
+    kept_now = StateNote.read(tmp_path.as_uri()).kept
+    assert {vertex: buckets[0]["rows"] for vertex, buckets in kept_now.items()} == {0: 3, 1: 8}
+
+
+@pytest.mark.parametrize("batch", [2, 5], ids=["back", "ahead"])
+def test_a_note_that_does_not_fit_is_removed_and_none_is_written(tmp_path, batch):
+    StateNote(3, {0: {0: HELD}}).write(tmp_path.as_uri())
+    metrics, summary = a_run(tmp_path)
     summary.begin(batch)
-    metrics.record(batch, gauges(**HELD), 0)
+    metrics.record(batch, kept(**HELD), 0)
     summary.write(batch)
     assert StateNote.read(tmp_path.as_uri()) is None

@@ -30,6 +30,7 @@ from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.errors import ColumnNotFound, PlanError, StepError, TypeMismatch
 from tidegate.operators.kernels import kernels_of
+from tidegate.operators.messages import Message
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import filter_step, map_step, take_steps
 from tidegate.operators.ways import Ways
@@ -94,9 +95,9 @@ def several_in_arrow(rows):
 
 
 def taken(*steps, table=TABLE, decision=None):
-    """The rows after steps, what was set apart, and what was counted."""
-    left, parcels = take_steps(steps, table, "ts", decision, 0)
-    return left.to_pylist(), {parcel.channel: parcel.rows for parcel in parcels}
+    """The rows after steps, and the messages about others, without their content."""
+    left, messages = take_steps(steps, table, "ts", decision, 0)
+    return left.to_pylist(), [message._replace(blob=None) for message in messages]
 
 
 # -- what functions do ----------------------------------------------------------------------------
@@ -111,7 +112,7 @@ def test_a_map_makes_other_rows_of_rows(function, frames):
     left, counted = taken(step)
     assert [row["items"] for row in left] == [2, 10, None]
     assert [row | {"items": None} for row in left] == [row | {"items": None} for row in full(ROWS)]
-    assert counted == {}
+    assert counted == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_a_filter_keeps_what_is_true_and_counts_the_rest(function, frames):
     assert step.schema == SCHEMA
     left, counted = taken(step)
     assert [row["user"] for row in left] == ["bob"]
-    assert counted == {"#filtered": 2}
+    assert counted == [Message.counter(0, "filtered", 2)]
 
 
 def test_steps_are_taken_one_after_the_other():
@@ -131,7 +132,7 @@ def test_steps_are_taken_one_after_the_other():
     steps = steps_of(filtered(mapped(first, lambda rows: rows.select("ts", "items")), several))
     left, counted = taken(*steps)
     assert left == [{"ts": at(1), "items": 2}, {"ts": at(3), "items": 10}]
-    assert counted == {"#filtered": 1}
+    assert counted == [Message.counter(0, "filtered", 1)]
 
 
 def test_each_frame_is_of_the_kind_that_was_asked_for():

@@ -11,7 +11,7 @@ from tidegate import sql
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.observe.metrics import Metrics
-from tidegate.operators.kernel import HIGHEST
+from tidegate.operators.messages import Message
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.event_time import EventTimeTypes
 from tidegate.spark.query import Query
@@ -146,7 +146,7 @@ class EndedQuery:
 def query_of(spark, batch=-1, highest=None):
     metrics = Metrics(compile(RESULT.node))
     if highest is not None:
-        metrics.record(batch, [(0, f"{HIGHEST}0", highest)], 0)
+        metrics.record(batch, [Message.high_water_mark(0, 0, highest)], 0)
     return Query(spark, SimpleNamespace(metrics=metrics, last=batch), None)
 
 

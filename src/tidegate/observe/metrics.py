@@ -9,20 +9,26 @@ from threading import Lock
 
 from tidegate.dataflow import Dataflow
 from tidegate.observe.progress import SourceProgress
-from tidegate.operators.kernel import COUNTER, GAUGE, HEARTBEAT, HIGHEST, LOAD
+from tidegate.operators.messages import Kept, Kind, Message
 from tidegate.plan.channels import MAIN
 
-#: By an operator's plan, then by bucket: what is kept there.
-Kept = dict[str, dict[int, dict[str, int]]]
-
-#: What gauges of state are called, and the operator of those that an earlier run has seen.
-_STATE, _BEFORE = "state_", "before"
+#: What is kept, by the number of an operator, then by bucket.
+KeptByAll = dict[int, dict[int, Kept]]
 
 #: Of so many batches it is known what each put out: Spark tells of as many.
 _REMEMBERED = 100
 
-#: A bucket, a channel, and how many rows (or how much of something) it has there.
-Packed = tuple[int, str, int]
+
+@dataclass
+class BatchCounts:
+    """What a batch has counted, and how many rows it has in each channel."""
+
+    counters: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: BatchCounts) -> None:
+        self.counters.update(other.counters)
+        self.rows.update(other.rows)
 
 
 @dataclass
@@ -35,10 +41,12 @@ class Metrics:
     outlets: frozenset[str] = field(init=False)
     #: How busy the busiest machine was in the newest batch, in shares of ten thousand.
     load: dict[str, int] = field(default_factory=dict)
-    _batches: dict[int, Counter[str]] = field(default_factory=dict)
-    _past: Counter[str] = field(default_factory=Counter)
+    _batches: dict[int, BatchCounts] = field(default_factory=dict)
+    _past: BatchCounts = field(default_factory=BatchCounts)
     _rows_out: dict[int, int] = field(default_factory=dict)
-    _held: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: By operator, bucket and name.
+    _gauges: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    _state: KeptByAll = field(default_factory=dict)
     _reached: int | None = None
     _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -48,28 +56,39 @@ class Metrics:
         self.counters = dataflow.counters
         self.outlets = frozenset(dataflow.outputs)
 
-    def record(self, batch_id: int, packed: Iterable[Packed], now: int) -> Counter[str]:
-        """Take in what a batch's packed rows say; the rows per channel come back."""
-        counts: Counter[str] = Counter()
-        highest: dict[str, int] = {}
+    def record(self, batch_id: int, messages: Iterable[Message], now: int) -> BatchCounts:
+        """Take in what a batch's messages say; what they count comes back."""
+        counts = BatchCounts()
+        highest: dict[tuple[str, int], int] = {}
         with self._lock:
             self.load.clear()
-            for bucket, channel, rows in packed:
-                if channel.startswith(GAUGE):
-                    self._hold(bucket, channel.removeprefix(GAUGE), rows)
-                elif channel.startswith(LOAD):
-                    name = channel.removeprefix(LOAD)
-                    self.load[name] = max(rows, self.load.get(name, 0))
-                elif channel.startswith((HIGHEST, HEARTBEAT)):
-                    highest[channel] = max(rows, highest.get(channel, rows))
-                else:
-                    counts[channel] += rows
+            for message in messages:
+                self._take(message, counts, highest)
             self._passed, self._reached = self._reached, self.sources.aligner.watermark
-            self._observe(highest, now)
+            for (kind, source), time in highest.items():
+                self.sources.observe(source, time, now if kind == Kind.HIGH_WATER_MARK else None)
             self._batches[batch_id] = counts
-            self._rows_out[batch_id] = sum(counts[outlet] for outlet in self.outlets)
+            self._rows_out[batch_id] = self._leaving(counts)
             self._fold_old()
         return counts
+
+    def _take(self, message: Message, counts: BatchCounts, highest: dict[tuple[str, int], int]) -> None:
+        match message:
+            case Message(kind=Kind.OUTPUT, name=str(name), rows=int(rows)):
+                counts.rows[name] += rows
+            case Message(kind=Kind.COUNTER, name=str(name), value=int(value)):
+                counts.counters[name] += value
+            case Message(kind=Kind.GAUGE, name=str(name), vertex=int(vertex), value=int(value)):
+                self._gauges[vertex, message.bucket, name] = value
+            case Message(kind=Kind.STATE, vertex=int(vertex), kept=dict(kept)):
+                self._state.setdefault(vertex, {})[message.bucket] = kept
+            case Message(kind=Kind.LOAD, name=str(name), value=int(value)):
+                self.load[name] = max(value, self.load.get(name, 0))
+            case Message(kind=Kind.HIGH_WATER_MARK | Kind.HEARTBEAT, source=int(source), time=int(time)):
+                seen = message.kind, source
+                highest[seen] = max(time, highest.get(seen, time))
+            case _:
+                raise ValueError(f"no message for the driver: {message}")
 
     def totals(self) -> dict[str, int]:
         """Every counter by name, and the rows that left: `rows_out`, and `rows_out.<channel>`.
@@ -78,46 +97,43 @@ class Metrics:
         (microseconds since 1970), and how often the watermark has moved.
         """
         with self._lock:
-            total = sum(self._batches.values(), Counter(self._past))
-            held = {name: self._held_by_all(name) for name in ("buffer_size", "state_rows")}
-            named = dict.fromkeys((*self.counters, "rows_out"), 0)
-            for channel, rows in total.items():
-                named[_name(channel)] = rows
-            named["rows_out"] = sum(total[outlet] for outlet in self.outlets)
+            total = BatchCounts()
+            for counts in (self._past, *self._batches.values()):
+                total.add(counts)
+            named = dict.fromkeys((*self.counters, "rows_out"), 0) | total.counters
+            named |= {f"rows_out.{name}": rows for name, rows in total.rows.items() if name != MAIN}
+            named["rows_out"] = self._leaving(total)
             named["late_dropped_count"] = named["late_dropped"]
+            held = {"buffer_size": self._buffered(), "state_rows": self._kept_rows()}
             return named | held | self.sources.metrics()
 
-    def kept(self) -> Kept:
-        """What each bucket of each operator keeps, by the operator's plan: gauges without a prefix."""
-        kept: Kept = {}
+    def kept(self) -> KeptByAll:
+        """What each bucket of each operator keeps."""
         with self._lock:
-            for (bucket, name), held in self._held.items():
-                if name.startswith(_STATE):
-                    gauge, plan, _ = name.removeprefix(_STATE).split(".")
-                    kept.setdefault(plan, {}).setdefault(bucket, {})[gauge] = held
-        return kept
+            return {vertex: dict(buckets) for vertex, buckets in self._state.items()}
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptByAll) -> None:
         """Go on from what an earlier run has seen; each bucket until this one looks at it."""
         with self._lock:
-            for plan, buckets in kept.items():
-                for bucket, gauges in buckets.items():
-                    for gauge, held in gauges.items():
-                        self._held.setdefault((bucket, f"{_STATE}{gauge}.{plan}.{_BEFORE}"), held)
-
-    def _hold(self, bucket: int, name: str, held: int) -> None:
-        self._held[bucket, name] = held
-        if name.startswith(_STATE):
-            self._held.pop((bucket, f"{name.rpartition('.')[0]}.{_BEFORE}"), None)
+            for vertex, buckets in kept.items():
+                self._state[vertex] = buckets | self._state.get(vertex, {})
 
     def rows_out_in(self, batch_id: int) -> int | None:
         """The rows that left in a batch, if it was one of the last."""
         with self._lock:
             return self._rows_out.get(batch_id)
 
-    def _held_by_all(self, gauge: str) -> int:
-        """What all buckets of all operators hold of something."""
-        return sum(rows for (_, name), rows in self._held.items() if name.partition(".")[0] == gauge)
+    def _buffered(self) -> int:
+        """The rows that all buckets of all operators hold back."""
+        return sum(held for (_, _, name), held in self._gauges.items() if name == "buffer_size")
+
+    def _kept_rows(self) -> int:
+        """The entries that they keep."""
+        kept = (kept for buckets in self._state.values() for kept in buckets.values())
+        return sum(one["rows"] or 0 for one in kept)
+
+    def _leaving(self, counts: BatchCounts) -> int:
+        return sum(counts.rows[outlet] for outlet in self.outlets)
 
     @property
     def reached(self) -> int | None:
@@ -135,19 +151,9 @@ class Metrics:
         with self._lock:
             return self.sources.watermarks()
 
-    def _observe(self, highest: Mapping[str, int], now: int) -> None:
-        for channel, time in highest.items():
-            self.sources.observe(int(channel[1:]), time, now if channel[0] == HIGHEST else None)
-
     def _fold_old(self) -> None:
         # Only the newest batch can be replayed, so older ones need no entry of their own.
         for batch_id in sorted(self._batches)[:-2]:
-            self._past += self._batches.pop(batch_id)
+            self._past.add(self._batches.pop(batch_id))
         for batch_id in sorted(self._rows_out)[:-_REMEMBERED]:
             del self._rows_out[batch_id]
-
-
-def _name(channel: str) -> str:
-    if channel.startswith(COUNTER):
-        return channel[len(COUNTER) :]
-    return "rows_out" if channel == MAIN else f"rows_out.{channel}"

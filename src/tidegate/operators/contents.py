@@ -11,6 +11,7 @@ from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DIGEST
 from tidegate.operators.kernel import Kernel
 from tidegate.operators.late import NEVER
+from tidegate.operators.messages import Kept
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slice_store import SLICE, Slices
 from tidegate.operators.slices import SliceKernel
@@ -24,10 +25,6 @@ _ROWS = ("rows", "seen", *SIDES)
 
 #: So many entries are counted after each step; more would cost a share of every batch.
 _FEW = 10_000
-#: What a gauge says where there is no time.
-NO_TIME = -(1 << 63)
-#: What it says where nobody has counted.
-UNKNOWN = -1
 
 
 def count_open(
@@ -67,24 +64,24 @@ def largest_table(bucket: BucketState) -> int:
     return max(rows.values(), default=0)
 
 
-def gauges(kernel: Kernel, bucket: BucketState) -> dict[str, int]:
-    """What a bucket holds after a step, by names of gauges; small ones are counted in full."""
+def kept(kernel: Kernel, bucket: BucketState) -> Kept:
+    """What a bucket keeps after a step. Keys, and what is open, are counted in small buckets only."""
     own = kernel.kernel if isinstance(kernel, Chained) else kernel
     directory, rows = bucket.directory, largest_table(bucket)
-    held = {
-        "state_rows": rows,
-        "state_pages": len(directory.pages),
-        "state_bytes": sum(page.bytes for page in directory.pages),
-        "state_due": NO_TIME if directory.timer is None else directory.timer * 1000,
-        "state_watermark": NO_TIME if directory.watermark is None else directory.watermark,
-        "state_open": UNKNOWN,
-        "state_keys": UNKNOWN,
+    held: Kept = {
+        "rows": rows,
+        "pages": len(directory.pages),
+        "bytes": sum(page.bytes for page in directory.pages),
+        "due": None if directory.timer is None else directory.timer * 1000,
+        "watermark": directory.watermark,
+        "open": None,
+        "keys": None,
     }
     if rows > _FEW:
         return held
     slicing = own.slicing if isinstance(own, SliceKernel) else None
     lateness = own.lateness.lateness if isinstance(own, WindowKernel) else 0
     return held | {
-        "state_open": count_open(bucket, slicing, lateness, directory.watermark),
-        "state_keys": count_keys(bucket),
+        "open": count_open(bucket, slicing, lateness, directory.watermark),
+        "keys": count_keys(bucket),
     }

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.kernel import Clock, Outcome, Parcel, Port
+from tidegate.operators.kernel import Clock, Outcome, Port
 from tidegate.operators.keyed import Turn, in_schema
 from tidegate.operators.late import AllowedLatenessTracker
+from tidegate.operators.messages import Message
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import OWN, RowInput
 from tidegate.operators.state import KEY, BucketState, own_keys
@@ -97,7 +98,6 @@ class Rows:
 class JoinKernel(ABC):
     """A join of two sides, for one operator of a plan."""
 
-    inputs: frozenset[str] = frozenset(SIDES)
     outlet = MAIN
 
     def __init__(self, plan: Join, left: JoinSide, right: JoinSide) -> None:
@@ -132,7 +132,7 @@ class JoinKernel(ABC):
 
     # -- step ---------------------------------------------------------------------------------
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+    def step(self, state: BucketState, inputs: Sequence[Message], clock: Clock) -> Outcome:
         turn = Turn.begin(state, clock)
         turns = [replace(turn, arrivals=side.arrivals(state, inputs)) for side in self.sides]
         return turn.end(self.advance(turn, turns))

@@ -15,44 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators import blobs
+from tidegate.operators.messages import Message, count_messages
 from tidegate.operators.state import BucketState
 from tidegate.plan.channels import MAIN, OP
-
-#: Channels whose name starts with this carry a counter: the name is the rest, `rows` the count.
-COUNTER = "#"
-
-#: Channels whose name starts with this say how much of something a bucket holds at the moment.
-GAUGE = "="
-
-#: Channels whose name starts with this carry the highest event time of a source's rows, by its number;
-#: those of `HEARTBEAT` that of the clock's rows among them, which are no events.
-HIGHEST, HEARTBEAT = "^", "~"
-
-#: Channels whose name starts with this say how busy a machine was, in shares of ten thousand.
-LOAD = "%"
-
-#: How many rows came in: counted where they did, not again by every operator that reads them.
-ROWS_IN = COUNTER + "rows_in"
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """A packed row: what travels between stages. `bucket` is where it is going or came from.
-
-    Parcels of one sender come one after the other, by their numbers, those of several at the same time.
-    """
-
-    bucket: int
-    channel: str
-    rows: int
-    blob: bytes | None = None
-    sender: int = 0
-    number: int = 0
-
-
-def in_order(parcels: Iterable[Parcel]) -> list[Parcel]:
-    """As they were sent, whoever was fetched from first: so a batch that is run again does the same."""
-    return sorted(parcels, key=lambda parcel: (parcel.sender, parcel.number))
 
 
 @dataclass(frozen=True)
@@ -90,12 +55,13 @@ class Outcome:
         counts.update(later.counts)
         return Outcome([*self.tables, *later.tables], counts, later.gauges, later.due)
 
-    def parcels(self, bucket: int) -> Iterable[Parcel]:
+    def messages(self, bucket: int, vertex: int) -> Iterable[Message]:
+        """What a bucket of the operator of that number sends."""
         for channel, tables in self.tables:
-            yield Parcel(bucket, channel, tables[-1].num_rows, blobs.encode(tables))
-        yield from count_parcels(bucket, self.counts)
+            yield Message.output(bucket, channel, tables[-1].num_rows, blobs.encode(tables))
+        yield from count_messages(bucket, self.counts)
         for name, held in self.gauges.items():
-            yield Parcel(bucket, GAUGE + name, held)
+            yield Message.gauge(bucket, vertex, name, held)
 
 
 class Port(Protocol):
@@ -103,11 +69,11 @@ class Port(Protocol):
 
     @property
     def name(self) -> str:
-        """The channel its parcels travel on."""
+        """What its messages are addressed to, beside the operator."""
         ...
 
-    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Parcel]:
-        """Parcels for the buckets, from rows of the input's schema."""
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterable[Message]:
+        """Messages for the buckets, from rows of the input's schema."""
         ...
 
     def known_as(self, operator: str) -> None:
@@ -118,9 +84,6 @@ class Port(Protocol):
 class Kernel(Protocol):
     """One operator: how its rows are packed, how its state moves, when it wants to be woken."""
 
-    #: The channels `step` takes; parcels of others pass by.
-    inputs: frozenset[str]
-
     #: The channel its results leave on.
     outlet: str
 
@@ -129,8 +92,8 @@ class Kernel(Protocol):
         """One for each input of the operator, in their order."""
         ...
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
-        """Close what is due, take in what came, put out what changed."""
+    def step(self, state: BucketState, inputs: Sequence[Message], clock: Clock) -> Outcome:
+        """Close what is due, take in what came for its inputs, put out what changed."""
         ...
 
     def stages(self) -> list[str]:
@@ -153,9 +116,3 @@ def retractions_first(tables: list[Sent]) -> list[Sent]:
         taken_back.append((channel, [*pointed_into, rows.filter(back)]))
         others.append((channel, [*pointed_into, rows.filter(pc.invert(back))]))
     return [(channel, sent) for channel, sent in taken_back + others if sent[-1].num_rows]
-
-
-def count_parcels(bucket: int, counts: Counter[str]) -> Iterable[Parcel]:
-    for name, count in counts.items():
-        if count:
-            yield Parcel(bucket, COUNTER + name, count)

@@ -60,4 +60,4 @@ def _in_its_place(vertex: Vertex) -> Kernel:
         return kernel  # it reads sources, and is the first to
     inputs = zip(vertex.edges, kernel.ports, strict=True)
     fed = frozenset(port.name for edge, port in inputs if edge.watermark_triggered)
-    return Chained(kernel, vertex.delay, vertex.number + 1, fed, outlet, retracts=operator.retracts)
+    return Chained(kernel, vertex.delay, fed, outlet, retracts=operator.retracts)

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
-from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
+from tidegate.operators.kernel import Clock, Outcome, Port
 from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
+from tidegate.operators.messages import Message, count_messages
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
@@ -49,7 +50,7 @@ class Partials:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What one parcel brought: states with the bucket's codes, and their rows if it carries them."""
+    """What one message brought: states with the bucket's codes, and their rows if it carries them."""
 
     states: pl.DataFrame
     sender: int
@@ -112,7 +113,7 @@ class KeyedInput(ABC):
 
     @property
     def carries_rows(self) -> bool:
-        """Do parcels have the rows beside their states? Only where the late policy needs them."""
+        """Do messages have the rows beside their states? Only where the late policy needs them."""
         return self.router.needs_rows
 
     def known_as(self, operator: str) -> None:
@@ -121,7 +122,7 @@ class KeyedInput(ABC):
 
     # -- pack ---------------------------------------------------------------------------------
 
-    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
+    def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Message]:
         counts: Counter[str] = Counter()
         for reason, find in self.faults:
             hit = find(rows)
@@ -132,19 +133,19 @@ class KeyedInput(ABC):
         if self.counted_as is not None:
             counts[self.counted_as] = rows.num_rows
         packed = self.preaggregate(rows, counts, owners=self.carries_rows)
-        yield from count_parcels(buckets[0], counts)
-        yield from self._parcels(rows, packed, buckets)
+        yield from count_messages(buckets[0], counts)
+        yield from self._messages(rows, packed, buckets)
 
     def _without_time(self, rows: pa.Table) -> pa.ChunkedArray:
         return rows.column(self.time).is_null()
 
-    def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Parcel:
+    def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Message:
         texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
         reasons = [known[0] if known else reason for *known, _ in texts]
         table = pa.table([reasons, [row for *_, row in texts]], schema=ERRORS)
-        return Parcel(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
+        return Message.output(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
 
-    def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
+    def _messages(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Message]:
         if not len(packed.states):
             return
         home = self.homes(rows, packed, buckets)
@@ -158,7 +159,7 @@ class KeyedInput(ABC):
                 owner = pa.array(place[packed.owner[carried]])
                 carried_rows = rows.select(self.row_schema.names).filter(pa.array(carried))
                 tables.append(carried_rows.append_column(_OWNER, owner))
-            yield Parcel(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
+            yield Message.input(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
     def homes(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
         """The bucket of each state."""
@@ -166,14 +167,14 @@ class KeyedInput(ABC):
 
     # -- what came ----------------------------------------------------------------------------
 
-    def arrivals(self, state: BucketState, inputs: Sequence[Parcel]) -> list[Arrival]:
-        """What the input's parcels brought, in the order they came."""
-        own = [(parcel, parcel.blob) for parcel in inputs if parcel.channel == self.name]
+    def arrivals(self, state: BucketState, inputs: Sequence[Message]) -> list[Arrival]:
+        """What the input's messages brought, in the order they came."""
+        own = [(message, message.blob) for message in inputs if message.name == self.name]
         sent = [blobs.decode(blob) for _, blob in own if blob is not None]
         states = state.recode([(known, partials) for known, partials, *_ in sent])
         return [
-            Arrival(part, parcel.sender, *carried)
-            for part, (parcel, _), (_, _, *carried) in zip(states, own, sent, strict=True)
+            Arrival(part, message.sender, *carried)
+            for part, (message, _), (_, _, *carried) in zip(states, own, sent, strict=True)
         ]
 
     def part_late(
@@ -218,7 +219,6 @@ class KeyedInput(ABC):
 class KeyedKernel(KeyedInput):
     """A kernel of one input whose state is kept by key, for one operator of a plan."""
 
-    inputs = frozenset({PARTIALS})
     outlet = MAIN
 
     def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
@@ -242,7 +242,7 @@ class KeyedKernel(KeyedInput):
     def ports(self) -> tuple[Port, ...]:
         return (self,)
 
-    def step(self, state: BucketState, inputs: Sequence[Parcel], clock: Clock) -> Outcome:
+    def step(self, state: BucketState, inputs: Sequence[Message], clock: Clock) -> Outcome:
         turn = Turn.begin(state, clock, self.arrivals(state, inputs))
         due = self.advance(turn)
         self.put_out(turn)

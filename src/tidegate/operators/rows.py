@@ -126,7 +126,7 @@ class RowKernel(RowInput, KeyedKernel):
 
 
 def _side_by_side(arrivals: Sequence[Arrival]) -> list[np.ndarray]:
-    """When the rows of each parcel arrived, between 0 and 1: those of several senders together.
+    """When the rows of each message arrived, between 0 and 1: those of several senders together.
 
     Senders are partitions, which are read next to each other. One after the other would send the
     time back to its beginning for each of them.

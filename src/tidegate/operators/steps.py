@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import PlanError, StepError, TypeMismatch
 from tidegate.operators import blobs
-from tidegate.operators.kernel import Parcel, count_parcels
+from tidegate.operators.messages import Message, count_messages
 from tidegate.operators.shedding import Decision, shed
 from tidegate.plan.channels import SHED
 from tidegate.plan.columns import RESERVED_PREFIX
@@ -32,17 +32,17 @@ class Passed:
     apart: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def parcels(self, bucket: int) -> Iterator[Parcel]:
+    def messages(self, bucket: int) -> Iterator[Message]:
         for rows in self.apart:
             for piece in blobs.pieces(rows):
-                yield Parcel(bucket, SHED, piece.num_rows, blobs.encode([piece]))
-        yield from count_parcels(bucket, self.counts)
+                yield Message.output(bucket, SHED, piece.num_rows, blobs.encode([piece]))
+        yield from count_messages(bucket, self.counts)
 
 
 def take_steps(
     steps: Sequence[Step], rows: pa.Table, time: str, decision: Decision | None, bucket: int
-) -> tuple[pa.Table, list[Parcel]]:
-    """The rows after some steps, and parcels of what went elsewhere.
+) -> tuple[pa.Table, list[Message]]:
+    """The rows after some steps, and messages of what went elsewhere.
 
     Rows without an event time take no steps: no function need expect them, and they are on their way
     to the errors.
@@ -58,7 +58,7 @@ def take_steps(
         others = [name for name in rows.column_names if name == time or name not in known]
         lost = rows.filter(broken).select(others)
         passed.rows = pa.concat_tables([passed.rows, lost], promote_options="default")
-    return passed.rows, list(passed.parcels(bucket))
+    return passed.rows, list(passed.messages(bucket))
 
 
 def _take(step: Step, passed: Passed) -> None:

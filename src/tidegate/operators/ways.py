@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.dataflow.graph import Dataflow, Edge
-from tidegate.operators.kernel import Kernel, Parcel, Port
+from tidegate.dataflow.graph import Dataflow, Edge, Vertex
+from tidegate.operators.kernel import Kernel, Port
+from tidegate.operators.messages import Message
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
 from tidegate.plan.channels import MAIN
@@ -20,6 +21,8 @@ class Way:
     """How rows of a source, or of an operator, come into a port of another."""
 
     port: Port
+    #: The number of the operator.
+    vertex: int
     time: str
     #: The steps that they take before, each in a crossing from Spark to Python of its own.
     crossings: tuple[tuple[Step, ...], ...] = ()
@@ -29,8 +32,9 @@ class Way:
     gap: str | None = None
 
     @classmethod
-    def of(cls, edge: Edge, gap: str | None, port: Port) -> Way:
-        return cls(port, edge.time, edge.stages, edge.fused, gap)
+    def of(cls, vertex: Vertex, edge: Edge, port: Port) -> Way:
+        gap = vertex.operator.gap_column
+        return cls(port, vertex.number, edge.time, edge.stages, edge.fused, gap)
 
     def in_one(self) -> Way:
         """With all steps together: rows that go several ways are handed over once."""
@@ -43,11 +47,12 @@ class Way:
 
     def pack(
         self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
-    ) -> Iterator[Parcel]:
-        """Parcels for the operator."""
-        rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
-        yield from parcels
-        yield from self.port.pack(rows, buckets)
+    ) -> Iterator[Message]:
+        """Messages for the operator."""
+        rows, messages = take_steps(self.steps, rows, self.time, decision, buckets[0])
+        yield from messages
+        for message in self.port.pack(rows, buckets):
+            yield message.addressed_to(self.vertex)
 
     def begins_like(self, other: Way) -> bool:
         """Is the first step the same one?"""
@@ -66,8 +71,8 @@ def gap_at_source(ways: Sequence[Way]) -> str | None:
 
 def pack_along(
     ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
-) -> Iterator[Parcel]:
-    """Parcels for all operators that rows go to.
+) -> Iterator[Message]:
+    """Messages for all operators that rows go to.
 
     Steps that several ways begin with are taken once. Rows without an event time go the first way
     alone: each of them is one error.
@@ -75,8 +80,8 @@ def pack_along(
     first, *others = ways
     alike = [way for way in others if way.begins_like(first)]
     if alike:
-        taken, parcels = take_steps(first.steps[:1], rows, first.time, decision, buckets[0])
-        yield from parcels
+        taken, messages = take_steps(first.steps[:1], rows, first.time, decision, buckets[0])
+        yield from messages
         behind = [replace(way, steps=way.steps[1:]) for way in (first, *alike)]
         yield from pack_along(behind, taken, decision, buckets)
     else:
@@ -100,7 +105,7 @@ class Ways:
         of_operators: dict[int, list[Way]] = {}
         for vertex, kernel in zip(dataflow.vertices, kernels, strict=True):
             for edge, port in zip(vertex.edges, kernel.ports, strict=True):
-                way = Way.of(edge, vertex.operator.gap_column, port)
+                way = Way.of(vertex, edge, port)
                 if edge.vertex is not None:
                     of_operators.setdefault(edge.vertex, []).append(way)
                 for source in edge.sources:

@@ -1,8 +1,11 @@
 """The counters of a query: what each operator, and each step before it, counts."""
 
+#: How many rows came in: counted where they did, not again by every operator that reads them.
+ROWS_IN = "rows_in"
+
 #: Counted for every query. They reach Spark's progress and `query.metrics`.
 COUNTERS = (
-    "rows_in",
+    ROWS_IN,
     "errors",
     "unassigned",
     "late_rows",

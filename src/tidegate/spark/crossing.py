@@ -1,9 +1,9 @@
-"""Crossings from Spark to Python: rows come in, take steps, and leave as rows or packed as parcels."""
+"""Crossings from Spark to Python: rows come in, take steps, and leave as rows or packed as messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import pyarrow as pa
@@ -12,15 +12,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from tidegate.operators import blobs
-from tidegate.operators.kernel import HEARTBEAT, HIGHEST, ROWS_IN, Kernel, Parcel, Unpack
+from tidegate.operators.kernel import Kernel, Unpack
 from tidegate.operators.keyed import BROKEN
+from tidegate.operators.messages import SCHEMA, Kind, Message, message_batch, messages_in
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
 from tidegate.operators.ways import Way, pack_along
 from tidegate.plan.channels import MAIN
+from tidegate.plan.counters import ROWS_IN
 from tidegate.plan.steps import Step
 from tidegate.spark.load import Decisions, Sampler
-from tidegate.spark.processor import PARCEL
 from tidegate.spark.schema import spark_schema
 
 #: Rows cross in chunks of about this size, so that memory has a bound.
@@ -29,23 +30,16 @@ _CHUNK_BYTES = 256 << 20
 #: Marks rows of the clock, which move time on and are no events.
 CLOCK = "__tidegate_clock"
 
-#: Parcels that travel beside rows from one crossing to the next, as bytes in a row of their own.
+#: Messages that travel beside rows from one crossing to the next, as bytes in a row of their own.
 _ASIDE = "__tidegate_aside"
 
-ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_PARCEL_ARROW = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("channel", pa.string()),
-        ("rows", pa.int64()),
-        ("blob", pa.binary()),
-        ("sender", pa.int32()),
-        ("number", pa.int32()),
-    ]
-)
+#: A message as a row, as every stage between pack and unpack sees it.
+MESSAGE = spark_schema(SCHEMA)
 
-#: Rows, and parcels that are ready beside them.
-Crossed = tuple[pa.Table, list[Parcel]]
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+#: Rows, and messages that are ready beside them.
+Crossed = tuple[pa.Table, list[Message]]
 
 
 @dataclass(frozen=True)
@@ -62,23 +56,20 @@ class Entrance:
 
     def __call__(self, chunk: pa.Table) -> Crossed:
         rows = _in_types(chunk, self.columns)
-        parcels: list[Parcel] = []
+        messages: list[Message] = []
         if CLOCK in self.columns.names:
             of_clock = rows.column(CLOCK).is_valid()
-            parcels += self._highest(HEARTBEAT, rows.filter(of_clock))
+            if (time := _highest_time(rows.filter(of_clock))) is not None:
+                messages.append(Message.heartbeat(self.labels[0], self.number, time))
             rows = rows.filter(pc.invert(of_clock)).drop_columns(CLOCK)
         if self.carrier != BROKEN:
             text = rows.column(self.carrier)
             if self.apart:
                 text = pc.if_else(rows.column(0).is_null(), text, pa.scalar(None, text.type))
             rows = rows.append_column(BROKEN, text)
-        parcels += self._highest(HIGHEST, rows)
-        return rows, [*parcels, Parcel(self.labels[0], ROWS_IN, rows.num_rows)]
-
-    def _highest(self, channel: str, rows: pa.Table) -> Iterator[Parcel]:
-        highest = pc.max(rows.column(0).cast(pa.int64())).as_py()
-        if highest is not None:
-            yield Parcel(self.labels[0], f"{channel}{self.number}", highest)
+        if (time := _highest_time(rows)) is not None:
+            messages.append(Message.high_water_mark(self.labels[0], self.number, time))
+        return rows, [*messages, Message.counter(self.labels[0], ROWS_IN, rows.num_rows)]
 
 
 @dataclass(frozen=True)
@@ -90,8 +81,12 @@ class Reentry:
     def __call__(self, chunk: pa.Table) -> Crossed:
         rows = _in_types(chunk, self.columns)
         beside = rows.column(_ASIDE)
-        parcels = [parcel for sent in beside.drop_null().to_pylist() for parcel in _unwrapped(sent)]
-        return rows.filter(beside.is_null()).drop_columns(_ASIDE), parcels
+        messages = [
+            message
+            for sent in beside.drop_null().to_pylist()
+            for message in messages_in(*blobs.decode(sent))
+        ]
+        return rows.filter(beside.is_null()).drop_columns(_ASIDE), messages
 
 
 @dataclass(frozen=True)
@@ -103,36 +98,36 @@ class Crossings:
     decisions: Decisions | None = None
 
     def pack(self, rows: DataFrame, enter: Entrance, ways: Sequence[Way]) -> DataFrame:
-        """Rows of a source as parcels for the operators that read them."""
+        """Rows of a source as messages for the operators that read them."""
         arrive: Entrance | Reentry = enter
         for steps in ways[0].crossings:
             rows, arrive = self._rows_through(rows, arrive, steps, ways[0].time)
-        return rows.mapInArrow(self.packer(arrive, ways), PARCEL)
+        return rows.mapInArrow(self.packer(arrive, ways), MESSAGE)
 
     def packer(self, arrive: Entrance | Reentry, ways: Sequence[Way]) -> ArrowMap:
-        """How rows become parcels, wherever they are."""
+        """How rows become messages, wherever they are."""
 
         def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sampler, decision = self._sampler(ways), self._decision()
             sender = Sender()
             for chunk in _chunks(batches):
-                taken, parcels = arrive(chunk)
-                parcels += pack_along(ways, taken, decision, self.labels)
-                yield sender.batch(parcels)
+                taken, messages = arrive(chunk)
+                messages += pack_along(ways, taken, decision, self.labels)
+                yield sender.batch(messages)
             if sampler is not None:
-                yield parcel_batch(list(sampler.parcels(self.labels[0])))
+                yield message_batch(sampler.messages(self.labels[0]))
 
         return pack
 
-    def repack(self, parcels: DataFrame, above: Kernel, ways: Sequence[Way]) -> DataFrame:
-        """What an operator put out as parcels for those that read it; all else passes by.
+    def repack(self, messages: DataFrame, above: Kernel, ways: Sequence[Way]) -> DataFrame:
+        """What an operator put out as messages for those that read it; all else passes by.
 
         So do the results themselves if they have a channel of their own to leave by.
         """
         leaves = above.outlet != MAIN
         unpack: Unpack = above.unpack
         for steps in ways[0].crossings:
-            parcels = self._results_through(parcels, above.outlet, unpack, steps, ways[0].time)
+            messages = self._results_through(messages, above.outlet, unpack, steps, ways[0].time)
             unpack = _as_sent
 
         def repack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,9 +141,9 @@ class Crossings:
                 rows = pa.concat_tables(results)
                 yield Sender().batch(pack_along(ways, rows, decision, self.labels))
             if sampler is not None:
-                yield parcel_batch(list(sampler.parcels(self.labels[0])))
+                yield message_batch(sampler.messages(self.labels[0]))
 
-        return parcels.mapInArrow(repack, PARCEL)
+        return messages.mapInArrow(repack, MESSAGE)
 
     def _rows_through(
         self, rows: DataFrame, enter: Entrance | Reentry, steps: Sequence[Step], time: str
@@ -164,9 +159,9 @@ class Crossings:
         def cross(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             decision = self._decision()
             for chunk in _chunks(batches):
-                taken, parcels = enter(chunk)
+                taken, messages = enter(chunk)
                 passed, more = take_steps(steps, taken, time, decision, self.labels[0])
-                beside = pa.table({_ASIDE: pa.array([_wrapped([*parcels, *more])], pa.binary())})
+                beside = pa.table({_ASIDE: pa.array([_wrapped([*messages, *more])], pa.binary())})
                 all_columns = [schema.empty_table(), passed, beside]
                 out = pa.concat_tables(all_columns, promote_options="default")
                 yield from out.rename_columns(numbers).to_batches()
@@ -174,7 +169,7 @@ class Crossings:
         return rows.mapInArrow(cross, spark_schema(numbered)), Reentry(schema)
 
     def _results_through(
-        self, parcels: DataFrame, channel: str, unpack: Unpack, steps: Sequence[Step], time: str
+        self, messages: DataFrame, channel: str, unpack: Unpack, steps: Sequence[Step], time: str
     ) -> DataFrame:
         """An operator's results after some steps."""
 
@@ -185,10 +180,11 @@ class Crossings:
                 yield others
                 for tables in found:
                     rows, sent = take_steps(steps, unpack(tables), time, decision, self.labels[0])
-                    result = Parcel(self.labels[0], channel, rows.num_rows, blobs.encode([rows]))
+                    blob = blobs.encode([rows])
+                    result = Message.output(self.labels[0], channel, rows.num_rows, blob)
                     yield sender.batch([*sent, result])
 
-        return parcels.mapInArrow(cross, PARCEL)
+        return messages.mapInArrow(cross, MESSAGE)
 
     def _decision(self) -> Decision | None:
         return None if self.decisions is None else self.decisions.current()
@@ -199,10 +195,20 @@ class Crossings:
 
 
 def _results(batch: pa.RecordBatch, channel: str) -> tuple[list[list[pa.Table]], pa.RecordBatch]:
-    """The results among parcels, decoded, and the other parcels."""
-    is_result = pc.equal(batch.column("channel"), channel)
+    """The results among messages, decoded, and the other messages."""
+    is_output, of_channel = (
+        pc.equal(batch.column(field), wanted)
+        for field, wanted in (("kind", Kind.OUTPUT), ("name", channel))
+    )
+    is_result = pc.and_kleene(is_output, of_channel)  # other kinds may have no name
     found = [blobs.decode(blob) for blob in batch.column("blob").filter(is_result).to_pylist()]
     return found, batch.filter(pc.invert(is_result))
+
+
+def _highest_time(rows: pa.Table) -> int | None:
+    """Event time is the first column."""
+    highest: int | None = pc.max(rows.column(0).cast(pa.int64())).as_py()
+    return highest
 
 
 def _as_sent(tables: Sequence[pa.Table]) -> pa.Table:
@@ -211,13 +217,8 @@ def _as_sent(tables: Sequence[pa.Table]) -> pa.Table:
     return rows
 
 
-def _wrapped(parcels: list[Parcel]) -> bytes:
-    return blobs.encode([pa.Table.from_batches([parcel_batch(parcels)])])
-
-
-def _unwrapped(sent: bytes) -> list[Parcel]:
-    [parcels] = blobs.decode(sent)
-    return [Parcel(**one) for one in parcels.to_pylist()]
+def _wrapped(messages: list[Message]) -> bytes:
+    return blobs.encode([pa.Table.from_batches([message_batch(messages)])])
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -247,18 +248,14 @@ def _in_types(chunk: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 class Sender:
-    """A task that sends parcels: it numbers them, as Spark need not hand them over in their order."""
+    """A task that sends messages: it numbers them, as Spark need not hand them over in their order."""
 
     def __init__(self) -> None:
         context = TaskContext.get()
         self._partition = context.partitionId() if context else 0
         self._numbers = count()
 
-    def batch(self, parcels: Iterable[Parcel]) -> pa.RecordBatch:
-        return parcel_batch(
-            [replace(one, sender=self._partition, number=next(self._numbers)) for one in parcels]
+    def batch(self, messages: Iterable[Message]) -> pa.RecordBatch:
+        return message_batch(
+            one._replace(sender=self._partition, number=next(self._numbers)) for one in messages
         )
-
-
-def parcel_batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([vars(parcel) for parcel in parcels], _PARCEL_ARROW)

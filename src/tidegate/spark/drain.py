@@ -31,9 +31,9 @@ from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import held_batches, last_batch, stored_format, stored_pages
+from tidegate.spark.crossing import MESSAGE
 from tidegate.spark.event_time import quoted
-from tidegate.spark.lower import PAGE, Lowered, merge_batch, through
-from tidegate.spark.processor import PARCEL
+from tidegate.spark.lower import Lowered, merge_batch, page_messages, through
 from tidegate.spark.session import SAFE_FORMAT, state_format
 
 _FOLDER = "tidegate.drained"
@@ -204,29 +204,17 @@ class Drain:
         # Spark numbers operators from the end of the query.
         last = len(self.lowered.kernels) - 1
 
-        def with_pages(number: int, parcels: DataFrame) -> DataFrame:
-            pages = _pages(self.spark, self.drained.checkpoint, last - number)
-            return parcels.unionAll(pages)
+        def with_pages(number: int, messages: DataFrame) -> DataFrame:
+            pages = stored_pages(self.spark, self.drained.checkpoint, last - number)
+            return messages.unionAll(page_messages(pages))
 
-        nothing = self.spark.createDataFrame([], PARCEL)
+        nothing = self.spark.createDataFrame([], MESSAGE)
         packed = through(self.lowered, lambda *_: nothing, merge_batch, with_pages)
         return self.lowered.channel(MAIN, packed)
 
 
 def _note(checkpoint: str) -> str:
     return posixpath.join(checkpoint, _FOLDER, "note.json")
-
-
-def _pages(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
-    """The stored pages of an operator, as parcels."""
-    return stored_pages(spark, checkpoint, operator).select(
-        "bucket",
-        F.concat(F.lit(PAGE), "name").alias("channel"),
-        F.lit(0).cast("bigint").alias("rows"),
-        F.col("page").alias("blob"),
-        F.lit(0).alias("sender"),
-        F.lit(0).alias("number"),
-    )
 
 
 def _identity(plan: Output) -> list[str]:

@@ -141,8 +141,8 @@ class AsRead:
     def zone(self) -> str:
         return str(self.spark.conf.get("spark.sql.session.timeZone"))
 
-    def packed(self, packing: Packing, schema: str) -> DataFrame:
-        """Its rows as parcels."""
+    def packed(self, packing: Packing, schema: StructType) -> DataFrame:
+        """Its rows as messages."""
         code = base64.b64encode(cloudpickle.dumps(packing)).decode()  # type: ignore[no-untyped-call]
         stream = _stream(self.spark, self.settings).option("packing", code)
         return stream.schema(schema).load()

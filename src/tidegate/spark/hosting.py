@@ -13,9 +13,12 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
 from tidegate.operators import contents
-from tidegate.operators.kernel import Clock, Kernel, Parcel, in_order
+from tidegate.operators.kernel import Clock, Kernel
+from tidegate.operators.messages import Message, in_order
 from tidegate.operators.state import RESIDENT, BucketState, state_of
 from tidegate.spark.ownership import Ownership
+
+_ROW = Row(*Message._fields)
 
 
 class MapStatePages:
@@ -42,6 +45,8 @@ class Work:
     """What a task needs besides Spark: the kernel, and what tells whose state it works on."""
 
     kernel: Kernel
+    #: The number of the operator.
+    vertex: int = 0
     #: What a user would call the operator.
     title: str = "the operator"
     #: None for `to_df()`, which does not know its checkpoint.
@@ -55,6 +60,7 @@ class HostedKernel:
         self, work: Work, operator: str, plan: str, handle: StatefulProcessorHandle, pages: Any
     ) -> None:
         self._kernel = work.kernel
+        self._vertex = work.vertex
         self._title = work.title
         self._ownership = work.ownership
         self._operator = operator
@@ -65,10 +71,11 @@ class HostedKernel:
     def take_in(self, bucket: int, rows: Iterator[Row], times: Any) -> Iterator[Row]:
         own = []
         for row in rows:
-            if row["channel"] in self._kernel.inputs:
-                own.append(Parcel(**row.asDict()))
+            message = Message(*row)
+            if message.is_for(self._vertex):
+                own.append(message)
             else:
-                yield row  # not ours: a side output or a count of an earlier stage passes through
+                yield row  # not ours: a side output or a counter of an earlier stage passes through
         if own:
             yield from self._step(bucket, in_order(own), times)
 
@@ -88,7 +95,7 @@ class HostedKernel:
             self._ownership.check()
 
     def _step(
-        self, bucket: int, inputs: list[Parcel], times: Any, fired: int | None = None
+        self, bucket: int, inputs: list[Message], times: Any, fired: int | None = None
     ) -> Iterable[Row]:
         resident = RESIDENT.get(self._operator, bucket)
         with state_of(self._title, bucket):
@@ -96,13 +103,9 @@ class HostedKernel:
             outcome = self._kernel.step(state, inputs, _clock(times))
         self._set_timer(state, outcome.due, fired)
         state.commit()
-        # By operator: those of a chain have buckets of the same numbers.
-        held = contents.gauges(self._kernel, state)
-        outcome.gauges |= {
-            f"{name}.{self._plan}.{self._operator}": value for name, value in held.items()
-        }
-        for parcel in outcome.parcels(bucket):
-            yield parcel_row(parcel)
+        for message in outcome.messages(bucket, self._vertex):
+            yield message_row(message)
+        yield message_row(Message.state(bucket, self._vertex, contents.kept(self._kernel, state)))
 
     def _set_timer(self, state: BucketState, due: int | None, fired: int | None) -> None:
         """One timer a bucket: replace it when the bucket's next due time has moved."""
@@ -117,8 +120,8 @@ class HostedKernel:
         state.directory.timer = wanted
 
 
-def parcel_row(parcel: Parcel) -> Row:
-    return Row(**vars(parcel))
+def message_row(message: Message) -> Row:
+    return _ROW(*message)
 
 
 def _clock(times: Any) -> Clock:

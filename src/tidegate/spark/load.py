@@ -15,7 +15,7 @@ import psutil
 from pyspark import TaskContext
 
 from tidegate.connectors.notes import read_note, write_note
-from tidegate.operators.kernel import LOAD, Parcel
+from tidegate.operators.messages import Message
 from tidegate.operators.shedding import Decision, Load, LoadCoordinator
 from tidegate.plan.steps import Policy
 
@@ -50,10 +50,12 @@ class Sampler:
     def __init__(self) -> None:
         self._begun = psutil.cpu_times()
 
-    def parcels(self, bucket: int) -> Iterator[Parcel]:
+    def messages(self, bucket: int) -> Iterator[Message]:
         """The load since the sampler was made."""
-        yield Parcel(bucket, LOAD + "cpu", round(_WHOLE * _busy(self._begun, psutil.cpu_times())))
-        yield Parcel(bucket, LOAD + "memory", round(_WHOLE * psutil.virtual_memory().percent / 100))
+        cpu = _busy(self._begun, psutil.cpu_times())
+        yield Message.load(bucket, "cpu", round(_WHOLE * cpu))
+        memory = psutil.virtual_memory().percent / 100
+        yield Message.load(bucket, "memory", round(_WHOLE * memory))
 
 
 def _busy(begun: Any, now: Any) -> float:

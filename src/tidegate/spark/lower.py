@@ -15,9 +15,10 @@ from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of, stage_identities, title_of
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, Clock, Kernel, Parcel, Unpack, in_order
+from tidegate.operators.kernel import Clock, Kernel, Unpack
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.late import THE_END
+from tidegate.operators.messages import Kind, Message, in_order, message_batch, messages_in
 from tidegate.operators.state import BucketState, MemoryPages, state_of
 from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
@@ -25,11 +26,11 @@ from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.steps import Fusion
 from tidegate.spark.buckets import bucket_labels
-from tidegate.spark.crossing import ArrowMap, Crossings, parcel_batch
+from tidegate.spark.crossing import MESSAGE, ArrowMap, Crossings
 from tidegate.spark.hosting import Work
 from tidegate.spark.load import Decisions
 from tidegate.spark.ownership import Ownership
-from tidegate.spark.processor import PARCEL, KernelProcessor
+from tidegate.spark.processor import KernelProcessor
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
 from tidegate.spark.sources import Reading
@@ -37,16 +38,13 @@ from tidegate.spark.sources import Reading
 #: The name under which Spark's progress shows the counters.
 OBSERVATION = "tidegate"
 
-#: Channels whose name starts with this are stored pages, the rest is the page's name.
-PAGE = "page:"
-
-#: Packed rows, the kernel, what tells its state from that of other plans, and what users call it.
-Merge = Callable[[DataFrame, Kernel, str, str], DataFrame]
+#: Messages, an operator, and what tells its state from that of other plans.
+Merge = Callable[[DataFrame, Work, str], DataFrame]
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A plan on Spark: packed rows of every channel, and how to get a channel's rows out of them."""
+    """A plan on Spark: messages, and how to get a channel's rows out of them."""
 
     packed: DataFrame
     kernels: Sequence[Kernel]
@@ -56,7 +54,7 @@ class Lowered:
 
     def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
         """The rows of one channel."""
-        chosen = (self.packed if packed is None else packed).filter(F.col("channel") == name)
+        chosen = (self.packed if packed is None else packed).filter(is_output(name))
         unpack, schema = unpack_of(self.dataflow, self.kernels, name), self.dataflow.channels[name]
         return chosen.select("blob").mapInArrow(_unpacker(unpack), spark_schema(schema))
 
@@ -99,7 +97,7 @@ def lower(
     lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, dataflow)
     merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
     reading = Reading(dataflow.sources, frames, lowered.crossings, progress)
-    packed = through(lowered, reading.parcels, merge)
+    packed = through(lowered, reading.messages, merge)
     observed = _counter_columns(dataflow, results=all_leave)
     return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
 
@@ -121,12 +119,13 @@ def through(
     for number, kernel in enumerate(lowered.kernels):
         new = dataflow.first_read_by(dataflow.vertices[number])
         flows += (read(source, ways.of_sources[source]) for source in new)
-        parcels = reduce(DataFrame.unionAll, flows)
-        given = parcels if beside is None else beside(number, parcels)
-        parcels = merge(given, kernel, lowered.fingerprints[number], lowered.titles[number])
+        messages = reduce(DataFrame.unionAll, flows)
+        given = messages if beside is None else beside(number, messages)
+        work = Work(kernel, number, lowered.titles[number])
+        messages = merge(given, work, lowered.fingerprints[number])
         if onward := ways.of_operators.get(number):
-            parcels = lowered.crossings.repack(parcels, kernel, onward)
-        flows = [parcels]
+            messages = lowered.crossings.repack(messages, kernel, onward)
+        flows = [messages]
     return flows[0]
 
 
@@ -147,36 +146,48 @@ def to_df(
     return lower(dataflow, frames, buckets).channel(MAIN)
 
 
-def _merge_stream(
-    ownership: Ownership | None, parcels: DataFrame, kernel: Kernel, plan: str, title: str
-) -> DataFrame:
-    processor = KernelProcessor(Work(kernel, title, ownership), uuid.uuid4().hex, plan)
-    return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
+def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, plan: str) -> DataFrame:
+    processor = KernelProcessor(replace(work, ownership=ownership), uuid.uuid4().hex, plan)
+    return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
 
 
-def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str, title: str) -> DataFrame:
+def merge_batch(messages: DataFrame, work: Work, plan: str) -> DataFrame:
     """The same kernel over all rows at once, and over stored pages where there are any.
 
     Nothing is late, and at the end everything closes.
     """
 
     def merge(group: pa.Table) -> pa.Table:
-        rows = [Parcel(**row) for row in group.to_pylist()]
-        pages, others = _parted(rows, lambda row: row.channel.startswith(PAGE))
-        own, out = _parted(others, lambda row: row.channel in kernel.inputs)
-        stored = MemoryPages({row.channel.removeprefix(PAGE): row.blob or b"" for row in pages})
-        with state_of(title, rows[0].bucket):
+        given = messages_in(group)
+        bucket = given[0].bucket
+        pages, others = _parted(given, lambda one: one.kind == Kind.PAGE)
+        own, out = _parted(others, lambda one: one.is_for(work.vertex))
+        stored = MemoryPages({page.name or "": page.blob or b"" for page in pages})
+        with state_of(work.title, bucket):
             state = BucketState(stored, plan)
             for inputs, watermark in ((in_order(own), None), ([], THE_END)):
                 if own or pages:  # a bucket may have nothing but counts that pass by
-                    out += kernel.step(state, inputs, Clock(watermark, 0)).parcels(rows[0].bucket)
-        return pa.Table.from_batches([parcel_batch(out)])
+                    outcome = work.kernel.step(state, inputs, Clock(watermark, 0))
+                    out += outcome.messages(bucket, work.vertex)
+        return pa.Table.from_batches([message_batch(out)])
 
-    return parcels.groupBy("bucket").applyInArrow(merge, PARCEL)
+    return messages.groupBy("bucket").applyInArrow(merge, MESSAGE)
 
 
-def _parted(rows: list[Parcel], chosen: Callable[[Parcel], bool]) -> tuple[list[Parcel], list[Parcel]]:
-    return [row for row in rows if chosen(row)], [row for row in rows if not chosen(row)]
+def page_messages(pages: DataFrame) -> DataFrame:
+    """Stored pages, as `bucket`, `name` and `page`, for the operator whose state they are."""
+    known = {"kind": F.lit(Kind.PAGE), "blob": F.col("page")}
+    known |= {name: F.col(name) for name in ("bucket", "name")}
+    nothing = F.lit(None)
+    return pages.select(
+        *(known.get(one.name, nothing).cast(one.dataType).alias(one.name) for one in MESSAGE)
+    )
+
+
+def _parted(
+    messages: list[Message], chosen: Callable[[Message], bool]
+) -> tuple[list[Message], list[Message]]:
+    return [one for one in messages if chosen(one)], [one for one in messages if not chosen(one)]
 
 
 def _unpacker(unpack: Unpack) -> ArrowMap:
@@ -189,20 +200,27 @@ def _unpacker(unpack: Unpack) -> ArrowMap:
 
 
 def counted_as(channel: str, rows: DataFrame) -> DataFrame:
-    """How many rows each partition has, as parcels of a channel say it; no shuffle is needed for it."""
-    schema = pa.schema([("bucket", pa.int32()), ("channel", pa.string()), ("rows", pa.int64())])
+    """How many rows each partition has, as messages of a channel say it; no shuffle is needed for it."""
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = sum(batch.num_rows for batch in batches)
-        yield pa.RecordBatch.from_pylist([{"bucket": 0, "channel": channel, "rows": found}], schema)
+        yield message_batch([Message.output(0, channel, found, None)])
 
-    return rows.select(F.lit(True)).mapInArrow(count, "bucket int, channel string, rows bigint")
+    return rows.select(F.lit(True)).mapInArrow(count, MESSAGE)
+
+
+def is_output(channel: str) -> Column:
+    """Are messages rows of the channel?"""
+    return (F.col("kind") == Kind.OUTPUT) & (F.col("name") == channel)
 
 
 def _counter_columns(dataflow: Dataflow, *, results: bool) -> list[Column]:
-    channels = {name: [COUNTER + name] for name in dataflow.counters}
-    channels |= {"rows_out": [*dataflow.outputs]} if results else {}
-    return [
-        F.coalesce(F.sum(F.when(F.col("channel").isin(among), F.col("rows"))), F.lit(0)).alias(name)
-        for name, among in channels.items()
-    ]
+    kind, name = F.col("kind"), F.col("name")
+    columns = {
+        counter: F.when((kind == Kind.COUNTER) & (name == counter), F.col("value"))
+        for counter in dataflow.counters
+    }
+    if results:
+        leaving = (kind == Kind.OUTPUT) & name.isin([*dataflow.outputs])
+        columns["rows_out"] = F.when(leaving, F.col("rows"))
+    return [F.coalesce(F.sum(column), F.lit(0)).alias(name) for name, column in columns.items()]

@@ -10,18 +10,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from tidegate.connectors.folder import Folder, Parquet, Piece
-from tidegate.operators.kernel import HIGHEST
 from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.messages import Kind
 from tidegate.operators.row_text import row_texts
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.crossing import ArrowMap
-from tidegate.spark.processor import PARCEL
+from tidegate.spark.crossing import MESSAGE, ArrowMap
 
-#: The column beside parcels that says how far event time has come: what Spark makes the watermark from.
+#: The column beside messages that says how far event time has come: what Spark makes the watermark from.
 HIGHEST_TIME = "highest"
-PACKED = f"{PARCEL}, {HIGHEST_TIME} timestamp"
+PACKED = StructType([*MESSAGE, StructField(HIGHEST_TIME, TimestampType())])
 
 _OFFSET = re.compile(r"(Z|(UTC|GMT|UT)?((?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d\d))?)?)")
 
@@ -44,10 +44,10 @@ class Packing:
     pack: ArrowMap
 
     def __call__(self, uri: str, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of some pieces of files as parcels."""
+        """The rows of some pieces of files as messages."""
         rows = (batch for piece in pieces for batch in self._read(uri, piece).to_batches())
-        for parcels in self.pack(rows):
-            yield parcels.append_column(HIGHEST_TIME, _highest(parcels))
+        for messages in self.pack(rows):
+            yield messages.append_column(HIGHEST_TIME, _highest(messages))
 
     def _read(self, uri: str, piece: Piece) -> pa.Table:
         rows = _table(uri, piece, self.columns)
@@ -90,8 +90,8 @@ def _table(uri: str, piece: Piece, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(Folder(uri, Parquet(schema)).read([piece]), schema)
 
 
-def _highest(parcels: pa.RecordBatch) -> pa.Array:
-    """The highest event time of a chunk beside each of its parcels."""
-    told = pc.starts_with(parcels.column("channel"), HIGHEST)
-    highest = pc.max(parcels.column("rows").filter(told)).as_py()
-    return pa.array([highest] * parcels.num_rows, pa.int64()).cast(TIMESTAMP)
+def _highest(messages: pa.RecordBatch) -> pa.Array:
+    """The highest event time of a chunk beside each of its messages."""
+    told = pc.equal(messages.column("kind"), Kind.HIGH_WATER_MARK)
+    highest = pc.max(messages.column("time").filter(told)).as_py()
+    return pa.array([highest] * messages.num_rows, pa.int64()).cast(TIMESTAMP)

@@ -20,10 +20,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 if TYPE_CHECKING:
     from tidegate.spark.hosting import HostedKernel, Work
 
-#: A packed row, as every stage between pack and unpack sees it.
-PARCEL = "bucket int, channel string, rows bigint, blob binary, sender int, number int"
-
-
 # As objects, not as text: Spark would parse text in a call of its own, four times a task.
 _NAME = StructType([StructField("name", StringType())])
 _PAGE = StructType([StructField("page", StringType())])

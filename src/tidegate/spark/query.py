@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,10 +28,11 @@ from tidegate.connectors import (
 )
 from tidegate.dataflow import Dataflow, compile
 from tidegate.errors import ChannelError, StartError, did_you_mean
-from tidegate.observe.metrics import Metrics
-from tidegate.operators.kernel import ROWS_IN
+from tidegate.observe.metrics import BatchCounts, Metrics
+from tidegate.operators.messages import FACTS, Message
 from tidegate.optimize import optimize
 from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
+from tidegate.plan.counters import ROWS_IN
 from tidegate.plan.nodes import Plan
 from tidegate.plan.steps import Fusion, Policy
 from tidegate.spark.checkpoint import (
@@ -50,7 +50,7 @@ from tidegate.spark.drain import Drain, Drained
 from tidegate.spark.inspection import snapshot_of
 from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load import Decisions, Shedding
-from tidegate.spark.lower import Lowered, counted_as, lower
+from tidegate.spark.lower import Lowered, counted_as, is_output, lower
 from tidegate.spark.ownership import Ownership
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.repair import check_whole, refuse_unfinished, replay
@@ -108,7 +108,7 @@ class BatchWriter:
         self.summary.write(batch_id)
         if self.progress is not None:
             self.progress.write(self.metrics.sources.note())
-        rows = counts[ROWS_IN]
+        rows = counts.counters[ROWS_IN]
         if self.shedding is not None:
             told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)
             self.pacing.throttle(told.throttle)
@@ -117,7 +117,7 @@ class BatchWriter:
     @cached_property
     def summary(self) -> StateSummary:
         """What the query keeps, for those who ask without Spark."""
-        return StateSummary(self.checkpoint, self.lowered.fingerprints, self.metrics)
+        return StateSummary(self.checkpoint, self.metrics)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -143,21 +143,22 @@ class BatchWriter:
                 "start it again from its checkpoint, and drain it then"
             )
 
-    def _write_channels(self, packed: DataFrame, batch_id: int) -> Counter[str]:
+    def _write_channels(self, packed: DataFrame, batch_id: int) -> BatchCounts:
         """The rows of each channel, written. Counted is what sinks write."""
-        counted, results = packed.select("bucket", "channel", "rows"), None
+        counted, results = packed, None
         if self.selects is not None:
             # Kept for the sink, which selects again: so results are unpacked once.
             results = self.lowered.channel(MAIN, packed).persist()
             leaving = counted_as(MAIN, self.selects(results))
-            counted = counted.where(counted.channel != MAIN).unionAll(leaving)
+            counted = packed.where(~is_output(MAIN)).unionAll(leaving)
         try:
-            found = counted.collect()
+            facts = counted.select(*FACTS).collect()
             at = time.time_ns() // 1000
             self.ownership.check()  # once more: the batch has been computed meanwhile
-            counts = self.metrics.record(batch_id, [(row[0], row[1], row[2]) for row in found], at)
+            messages = (Message(**row.asDict(recursive=True)) for row in facts)
+            counts = self.metrics.record(batch_id, messages, at)
             for channel, write in self.writes.items():
-                if counts[channel]:
+                if counts.rows[channel]:
                     kept = channel == MAIN and results is not None
                     write(results if kept else self.lowered.channel(channel, packed), batch_id)
         finally:

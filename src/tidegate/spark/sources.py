@@ -34,7 +34,7 @@ class Reading:
     crossings: Crossings
     progress: str | None
 
-    def parcels(self, number: int, ways: Sequence[Way]) -> DataFrame:
+    def messages(self, number: int, ways: Sequence[Way]) -> DataFrame:
         """The rows of one source, packed for the operators that read it."""
         source, df = self.sources[number], with_origin(self.frames[number])
         gap = gap_at_source(ways)
@@ -57,7 +57,7 @@ class Reading:
     def _packed_where_read(
         self, folder: AsRead, number: int, ways: Sequence[Way], gap: str | None
     ) -> DataFrame:
-        """Spark has the parcels only, and with them how far time has come."""
+        """Spark has the messages only, and with them how far time has come."""
         source = self.sources[number]
         names = [source.time, *(name for name in source.schema.names if name != source.time)]
         columns = pa.schema([source.row_schema.field(name) for name in names])

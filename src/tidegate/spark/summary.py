@@ -8,16 +8,16 @@ which was written, and may not be committed yet.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyarrow import fs
 
 from tidegate.connectors.notes import exists, read_note, write_note
-from tidegate.dataflow.identity import SHARED, Identity, fingerprint, own_parts
+from tidegate.dataflow.identity import SHARED, Identity, own_parts
 from tidegate.errors import StateError
-from tidegate.observe.metrics import Kept, Metrics
-from tidegate.operators.contents import NO_TIME, UNKNOWN
+from tidegate.observe.metrics import KeptByAll, Metrics
+from tidegate.operators.messages import Kept
 
 _NOTE = "tidegate.state.json"
 
@@ -47,14 +47,14 @@ class StateNote:
     """What the note says."""
 
     batch: int
-    kept: Kept
+    kept: KeptByAll
 
     @classmethod
     def read(cls, checkpoint: str) -> StateNote | None:
         def understand(note: dict[str, object]) -> StateNote:
             kept = {
-                str(plan): {int(bucket): dict(held) for bucket, held in buckets.items()}
-                for plan, buckets in dict(note["operators"]).items()  # type: ignore[call-overload]
+                int(vertex): {int(bucket): dict(held) for bucket, held in buckets.items()}
+                for vertex, buckets in dict(note["operators"]).items()  # type: ignore[call-overload]
             }
             return cls(int(note["batch"]), kept)  # type: ignore[call-overload]
 
@@ -62,8 +62,8 @@ class StateNote:
 
     def write(self, checkpoint: str) -> None:
         filled = {
-            plan: {bucket: held for bucket, held in buckets.items() if held["pages"]}
-            for plan, buckets in self.kept.items()
+            vertex: {bucket: held for bucket, held in buckets.items() if held["pages"]}
+            for vertex, buckets in self.kept.items()
         }
         write_note(posixpath.join(checkpoint, _NOTE), {"batch": self.batch, "operators": filled})
 
@@ -71,11 +71,10 @@ class StateNote:
 class StateSummary:
     """Keeps the note of a running query."""
 
-    def __init__(self, checkpoint: str, plans: Sequence[str], metrics: Metrics) -> None:
+    def __init__(self, checkpoint: str, metrics: Metrics) -> None:
         self._checkpoint = checkpoint
         self._metrics = metrics
-        # State of two operators that differ in nothing it depends on could not be told apart.
-        self._possible = len(set(plans)) == len(plans)
+        self._possible = True
         self._begun = False
 
     def begin(self, batch: int) -> None:
@@ -83,12 +82,11 @@ class StateSummary:
         if self._begun:
             return
         self._begun = True
-        note = StateNote.read(self._checkpoint) if self._possible else None
+        note = StateNote.read(self._checkpoint)
         if note is not None and note.batch in (batch - 1, batch):
             self._metrics.restore(note.kept)
         elif batch > 0:
             self._possible = False
-        if not self._possible:
             _remove(posixpath.join(self._checkpoint, _NOTE))
 
     def write(self, batch: int) -> None:
@@ -101,7 +99,8 @@ def summary_of(checkpoint: str, identity: Identity, committed: int) -> list[Oper
     note = StateNote.read(checkpoint)
     if note is None or note.batch < committed:
         return None
-    states = [_total(own, note) for own in _operators(identity)]
+    operators = enumerate(_operators(identity))
+    states = [_total(own, note.kept.get(vertex, {}), note.batch) for vertex, own in operators]
     return None if any(state is None for state in states) else [one for one in states if one]
 
 
@@ -112,24 +111,23 @@ def _operators(identity: Identity) -> Iterator[Identity]:
         number += 1
 
 
-def _total(own: Identity, note: StateNote) -> OperatorState | None:
-    held = list(note.kept.get(fingerprint(own), {}).values())
-    if any(UNKNOWN in (one["open"], one["keys"]) for one in held):
-        return None
-    sums = {name: sum(one[name] for one in held) for name in ("open", "keys", "pages", "bytes")}
-    reached, due = (_times(held, name) for name in ("watermark", "due"))
+def _total(own: Identity, kept: Mapping[int, Kept], batch: int) -> OperatorState | None:
+    held = list(kept.values())
+    if any(None in (one["open"], one["keys"]) for one in held):
+        return None  # a bucket was too large to be counted
+    sums = {name: sum(_known(held, name)) for name in ("open", "keys", "pages", "bytes")}
     return OperatorState(
         own,
         buckets=len(held),
-        watermark=max(reached, default=None),
-        next_due=min(due, default=None),
-        batch=note.batch,
+        watermark=max(_known(held, "watermark"), default=None),
+        next_due=min(_known(held, "due"), default=None),
+        batch=batch,
         **sums,
     )
 
 
-def _times(held: Sequence[dict[str, int]], name: str) -> list[int]:
-    return [one[name] for one in held if one[name] != NO_TIME]
+def _known(held: Iterable[Kept], name: str) -> list[int]:
+    return [value for one in held if (value := one[name]) is not None]
 
 
 def _remove(uri: str) -> None:

@@ -1,13 +1,13 @@
 """A host for kernels without Spark: micro-batches of plain rows in, rows by channel out.
 
-It does what the Spark processor does: packs rows, routes parcels to buckets, keeps the watermark,
+It does what the Spark processor does: packs rows, routes messages to buckets, keeps the watermark,
 wakes buckets that have something due, and loses its memory when told to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -16,15 +16,17 @@ import pyarrow as pa
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.operators import blobs
-from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
+from tidegate.operators.kernel import Clock, Kernel, Outcome
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.keyed import BROKEN
 from tidegate.operators.late import THE_END
+from tidegate.operators.messages import Kind, Message
 from tidegate.operators.row_text import row_text
 from tidegate.operators.shedding import Decision
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.operators.ways import Way, Ways, gap_at_source, pack_along
 from tidegate.plan.channels import MAIN
+from tidegate.plan.counters import ROWS_IN
 from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Plan
 from tidegate.testing.results import BatchResult
@@ -117,61 +119,63 @@ class KernelHost:
     ) -> BatchResult:
         result = BatchResult(watermark)
         clock = Clock(watermark, self.now)
-        parcels: list[Parcel] = []
+        messages: list[Message] = []
         for source, ways in self.ways.of_sources.items():
-            parcels += self._pack(self.sources[source], ways, rows[source], packs)
+            messages += self._pack(self.sources[source], ways, rows[source], packs)
         for number, kernel in enumerate(self.kernels):
-            merged = self._merge(number, parcels, clock, worker)
-            parcels = list(self._repack(kernel, self.ways.of_operators.get(number, []), merged))
-        for parcel in parcels:
-            self._deliver(parcel, result)
+            merged = self._merge(number, messages, clock, worker)
+            messages = list(self._repack(kernel, self.ways.of_operators.get(number, []), merged))
+        for message in messages:
+            self._deliver(message, result)
         return result
 
     def _pack(
         self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[Message]:
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = rows[start : start + size]
-            yield Parcel(0, ROWS_IN, len(some))
+            yield Message.counter(0, ROWS_IN, len(some))
             yield from self._along(ways, self._table(source, gap_at_source(ways), some), sender)
 
-    def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
+    def _repack(
+        self, above: Kernel, ways: Sequence[Way], messages: Iterable[Message]
+    ) -> Iterator[Message]:
         """What one operator put out, as those that read it take it; all else passes by."""
-        for parcel in parcels:
-            is_result = parcel.channel == above.outlet and parcel.blob is not None
+        for message in messages:
+            is_result = message.kind == Kind.OUTPUT and message.name == above.outlet
             if is_result and ways:
-                rows = above.unpack(blobs.decode(parcel.blob or b""))
-                yield from self._along(ways, rows, parcel.bucket)
+                rows = above.unpack(blobs.decode(message.blob or b""))
+                yield from self._along(ways, rows, message.bucket)
             if not (is_result and ways) or above.outlet != MAIN:
-                yield parcel
+                yield message
 
-    def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Parcel]:
+    def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Message]:
         # The steps of all crossings are the same steps: what differs on Spark is where they run.
         packed = pack_along([way.in_one() for way in ways], rows, self.decision, self._labels)
-        yield from (replace(parcel, sender=sender) for parcel in packed)
+        yield from (message._replace(sender=sender) for message in packed)
 
     def _merge(
-        self, number: int, parcels: Iterable[Parcel], clock: Clock, worker: int
-    ) -> Iterator[Parcel]:
-        inbox: dict[int, list[Parcel]] = {}
-        for parcel in parcels:
-            if parcel.channel in self.kernels[number].inputs:
-                inbox.setdefault(parcel.bucket, []).append(parcel)
+        self, number: int, messages: Iterable[Message], clock: Clock, worker: int
+    ) -> Iterator[Message]:
+        inbox: dict[int, list[Message]] = {}
+        for message in messages:
+            if message.is_for(number):
+                inbox.setdefault(message.bucket, []).append(message)
             else:
-                yield parcel
+                yield message
         for label in self._labels:
             due = self._buckets[number, label].due
             woken = due is not None and clock.watermark is not None and due <= clock.watermark
             if label in inbox or woken:
                 outcome = self._step((number, label), inbox.get(label, []), clock, worker)
-                yield from outcome.parcels(label)
+                yield from outcome.messages(label, number)
 
     def _table(self, source: Source, gap: str | None, rows: Sequence[Row]) -> pa.Table:
         schema = source.schema.append(pa.field(BROKEN, pa.string()))
         return to_arrow(({**row, BROKEN: _broken(row, source.time, gap)} for row in rows), schema)
 
-    def _step(self, place: Slot, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
+    def _step(self, place: Slot, inputs: Sequence[Message], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[place]
         resident = self._residents.setdefault((worker, place), Resident())
         state = BucketState(bucket.pages, "plan", resident)
@@ -181,17 +185,17 @@ class KernelHost:
         bucket.due = outcome.due
         return outcome
 
-    def _deliver(self, parcel: Parcel, result: BatchResult) -> None:
-        if parcel.channel.startswith(COUNTER):
-            result.counts[parcel.channel.removeprefix(COUNTER)] += parcel.rows
-            return
-        if parcel.channel.startswith(GAUGE):
-            return
-        assert parcel.blob is not None
-        table = unpack_of(self.dataflow, self.kernels, parcel.channel)(blobs.decode(parcel.blob))
-        assert table.num_rows == parcel.rows, "a parcel says how many rows it holds"
-        assert table.schema.equals(self.dataflow.channels[parcel.channel]), "a channel keeps its schema"
-        result.put(parcel.channel, *table.to_pylist())
+    def _deliver(self, message: Message, result: BatchResult) -> None:
+        match message:
+            case Message(kind=Kind.COUNTER, name=str(name), value=int(value)):
+                result.counts[name] += value
+            case Message(kind=Kind.OUTPUT, name=str(channel), blob=bytes(blob)):
+                table = unpack_of(self.dataflow, self.kernels, channel)(blobs.decode(blob))
+                assert table.num_rows == message.rows, "a message says how many rows it holds"
+                assert table.schema.equals(self.dataflow.channels[channel]), "a channel keeps its schema"
+                result.put(channel, *table.to_pylist())
+            case _:
+                assert message.kind == Kind.GAUGE, "nothing else is left when all operators have run"
 
 
 def _broken(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
