@@ -117,7 +117,7 @@ class BatchWriter:
     @cached_property
     def summary(self) -> StateSummary:
         """What the query keeps, for those who ask without Spark."""
-        return StateSummary(self.checkpoint, self.lowered.fingerprints, self.metrics)
+        return StateSummary(self.checkpoint, self.metrics)
 
     def end(self, is_active: Callable[[], bool]) -> None:
         """Let the batch that is being written be written and committed, and none after it."""
@@ -322,7 +322,7 @@ class _Starting:
         stored = stored_identity(checkpoint)
         if stored and buckets is None:
             # State stays where it is, whatever the session's partitions; a query without any has none.
-            buckets = int(stored["buckets"]) or None
+            buckets = stored.buckets or None
         progress = ProgressNote(checkpoint) if dataflow.may_be_idle else None
         policy = dataflow.shedding
         ownership = Ownership.next(checkpoint)

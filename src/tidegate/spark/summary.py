@@ -8,16 +8,17 @@ which was written, and may not be committed yet.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyarrow import fs
 
 from tidegate.connectors.notes import exists, read_note, write_note
-from tidegate.dataflow.identity import SHARED, Identity, fingerprint, own_parts
+from tidegate.dataflow.identity import Identity, fingerprint
 from tidegate.errors import StateError
 from tidegate.observe.metrics import Kept, Metrics
 from tidegate.operators.contents import NO_TIME, UNKNOWN
+from tidegate.plan.identity import Values
 
 _NOTE = "tidegate.state.json"
 
@@ -26,8 +27,8 @@ _NOTE = "tidegate.state.json"
 class OperatorState:
     """What one operator keeps."""
 
-    #: Keys, window, aggregates … as they are written beside the checkpoint.
-    identity: Identity
+    #: What its state depends on, as it is written beside the checkpoint.
+    identity: Values
     buckets: int = 0
     keys: int = 0
     #: Windows or sessions that are open, keys of running folds, ids that are remembered; rows where
@@ -71,11 +72,10 @@ class StateNote:
 class StateSummary:
     """Keeps the note of a running query."""
 
-    def __init__(self, checkpoint: str, plans: Sequence[str], metrics: Metrics) -> None:
+    def __init__(self, checkpoint: str, metrics: Metrics) -> None:
         self._checkpoint = checkpoint
         self._metrics = metrics
-        # State of two operators that differ in nothing it depends on could not be told apart.
-        self._possible = len(set(plans)) == len(plans)
+        self._possible = True
         self._begun = False
 
     def begin(self, batch: int) -> None:
@@ -83,7 +83,7 @@ class StateSummary:
         if self._begun:
             return
         self._begun = True
-        note = StateNote.read(self._checkpoint) if self._possible else None
+        note = StateNote.read(self._checkpoint)
         if note is not None and note.batch in (batch - 1, batch):
             self._metrics.restore(note.kept)
         elif batch > 0:
@@ -101,18 +101,11 @@ def summary_of(checkpoint: str, identity: Identity, committed: int) -> list[Oper
     note = StateNote.read(checkpoint)
     if note is None or note.batch < committed:
         return None
-    states = [_total(own, note) for own in _operators(identity)]
+    states = [_total(identity.own(operator), note) for operator in identity.operators]
     return None if any(state is None for state in states) else [one for one in states if one]
 
 
-def _operators(identity: Identity) -> Iterator[Identity]:
-    number = 1
-    while (own := own_parts(identity, number)).keys() > set(SHARED):
-        yield own
-        number += 1
-
-
-def _total(own: Identity, note: StateNote) -> OperatorState | None:
+def _total(own: Values, note: StateNote) -> OperatorState | None:
     held = list(note.kept.get(fingerprint(own), {}).values())
     if any(UNKNOWN in (one["open"], one["keys"]) for one in held):
         return None
