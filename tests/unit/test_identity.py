@@ -24,7 +24,15 @@ from tests.plans import (
 )
 from tests.stepped import mapped, shedding
 from tidegate.dataflow import compile
-from tidegate.dataflow.identity import Difference, Identity, differences, fingerprint, identity_of
+from tidegate.dataflow.identity import (
+    Difference,
+    Identity,
+    differences,
+    fingerprint,
+    identity_of,
+    window_of,
+)
+from tidegate.errors import StateError
 from tidegate.operators import aggregates as a
 from tidegate.plan.declare import declare_source
 from tidegate.plan.feeds import Derived, Source, Union
@@ -150,8 +158,15 @@ def test_values_are_read_back_from_what_is_written_down(value):
     assert read_back(json.loads(json.dumps(value.identity()))) == value
 
 
-def test_a_value_that_a_later_version_wrote_is_no_failure():
-    assert read_back({"kind": "lunar", "phase": 3}) is None
+@pytest.mark.parametrize("window", [{"kind": "lunar", "phase": 3}, {"kind": "all_time", "since": 3}])
+def test_a_value_that_a_later_version_wrote_is_told_as_it_is(window):
+    now = identity(logical_plan(hopping(10)))
+    own = json.loads(json.dumps(now.operators["aggregate"]))
+    own["inputs"]["rows"]["window"] = window
+    [change] = differences(replace(now, operators={"aggregate": own}), now)
+    assert str(change) == (f"aggregate, window: stored {json.dumps(window)!r}, now 'tumbling(10 us)'")
+    with pytest.raises(StateError, match="this version of tidegate knows no window"):
+        window_of(own)
 
 
 # -- names of operators ------------------------------------------------------------------------------
@@ -163,20 +178,20 @@ def test_operators_go_by_their_kinds_from_the_sources_on():
     assert [vertex.id for vertex in compile(second).vertices] == ["dedupe", "aggregate", "aggregate 2"]
 
 
-def test_results_side_by_side_go_by_their_names_whatever_is_beside_them():
+def test_results_side_by_side_may_be_renamed():
     distinct = dedupe_plan(5, feed=CLICKS)
-    rows = Derived(distinct, "ts")
-    windows, in_order = logical_plan(hopping(10), feed=rows), reorder_plan(feed=rows)
-    one = compile(Together((("windows", windows),)))
-    more = compile(Together((("in_order", in_order), ("windows", windows), ("distinct", distinct))))
-    assert [vertex.id for vertex in one.vertices] == ["dedupe", "windows"]
-    assert [vertex.id for vertex in more.vertices] == ["distinct", "in_order", "windows"]
+    windows = logical_plan(hopping(10), feed=Derived(distinct, "ts"))
+    one, other = (identity(Together(((name, windows), ("ids", distinct)))) for name in ("a", "dedupe"))
+    assert list(one.operators) == list(other.operators) == ["dedupe", "aggregate"]
+    assert differences(one, other) == [
+        Difference("aggregate", ("settings", "channel"), "a", "dedupe"),
+    ]
 
 
-def test_a_result_that_is_called_like_a_kind_takes_the_name():
-    distinct = dedupe_plan(5, feed=CLICKS)
-    plan = Together((("dedupe", logical_plan(hopping(10), feed=Derived(distinct, "ts"))),))
-    assert [vertex.id for vertex in compile(plan).vertices] == ["dedupe 2", "dedupe"]
+def test_operators_of_other_kinds_may_come_between():
+    rows = Derived(dedupe_plan(5), "ts")
+    one, other = (logical_plan(hopping(10), feed=feed) for feed in (None, rows))
+    assert [compile(plan).vertices[-1].id for plan in (one, other)] == ["aggregate", "aggregate"]
 
 
 # -- comparisons -------------------------------------------------------------------------------------
@@ -253,7 +268,7 @@ def test_each_input_of_a_join_is_compared_by_itself():
 def test_twins_differ_by_their_names():
     same = [logical_plan(hopping(10), feed=CLICKS, late=late) for late in (Drop(), SideOutput("late"))]
     now = identity(Together((("one", same[0]), ("other", same[1]))))
-    assert fingerprint(now.own("one")) != fingerprint(now.own("other"))
+    assert fingerprint(now.own("aggregate")) != fingerprint(now.own("aggregate 2"))
 
 
 # -- what programs bring -----------------------------------------------------------------------------

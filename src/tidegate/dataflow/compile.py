@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 
 import pyarrow as pa
 
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
 from tidegate.errors import PlanError
-from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
+from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
 from tidegate.plan.counters import COUNTERS
 from tidegate.plan.feeds import Source
 from tidegate.plan.identity import Values
@@ -61,13 +60,13 @@ class _Builder:
         self.vertices.append(
             Vertex(
                 number,
-                self._id(operator, channel),
+                self._id(operator),
                 name,
                 operator,
                 edges,
                 self._delay(edges),
                 channel,
-                self._identity(operator, edges),
+                self._identity(operator, edges, channel),
             )
         )
         return number
@@ -83,25 +82,22 @@ class _Builder:
             numbers.append(number)
         return tuple(numbers)
 
-    def _id(self, operator: Output, channel: str | None) -> str:
-        """A name that neither windows nor keys are part of, nor operators of other kinds.
+    def _id(self, operator: Output) -> str:
+        """Its kind, numbered from the sources on: windows, keys and operators of other kinds may change.
 
-        Results side by side have names already; all else goes by its kind, from the sources on.
+        Results side by side may be renamed, so their names are no part of it.
         """
-        if channel is not None and channel != MAIN:
-            return channel
-        taken = {vertex.id for vertex in self.vertices} | set(self.outputs)
-        names = chain([operator.kind], (f"{operator.kind} {number}" for number in count(2)))
-        return next(name for name in names if name not in taken)
+        before = sum(vertex.operator.kind == operator.kind for vertex in self.vertices)
+        return f"{operator.kind} {before + 1}" if before else operator.kind
 
-    def _identity(self, operator: Output, edges: tuple[Edge, ...]) -> Values:
+    def _identity(self, operator: Output, edges: tuple[Edge, ...], channel: str | None) -> Values:
         own = operator.identity()
         read = (SOURCES if edge.vertex is None else self.vertices[edge.vertex].id for edge in edges)
         inputs = {
             name: {"reads": upstream, **given}
             for upstream, (name, given) in zip(read, own["inputs"].items(), strict=True)
         }
-        return own | {"inputs": inputs, "settings": operator.settings()}
+        return own | {"inputs": inputs, "settings": {"channel": channel, **operator.settings()}}
 
     def _delay(self, edges: tuple[Edge, ...]) -> Micros:
         delays = [

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.dataflow.graph import Dataflow
+from tidegate.errors import StateError
 from tidegate.plan.identity import Values, read_back
 from tidegate.plan.joins import SIDES
 from tidegate.plan.time import render
@@ -62,7 +63,8 @@ def window_of(own: Values) -> Window | None:
         return None
     [rows] = own["inputs"].values()
     window = read_back(rows["window"])
-    assert isinstance(window, Window)
+    if not isinstance(window, Window):
+        raise StateError(f"this version of tidegate knows no window {json.dumps(rows['window'])}")
     return window
 
 

@@ -34,9 +34,11 @@ class Registered:
 
 
 def read_back(values: Values) -> Registered | None:
-    """The value that is written down; None if this version knows none of that name."""
+    """The value that is written down; None if this version knows none of that name and those fields."""
+    given = {name: value for name, value in values.items() if name != "kind"}
     kind = _REGISTERED.get(values["kind"])
-    return None if kind is None else kind(**{n: v for n, v in values.items() if n != "kind"})
+    known = kind is not None and given.keys() == {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**given) if kind is not None and known else None
 
 
 def plain(value: object) -> Any:
