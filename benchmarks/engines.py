@@ -17,7 +17,7 @@ from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, 
 from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
 from tidegate.plan.feeds import Source
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Admit, Dedupe
 from tidegate.plan.sla import declare_sla

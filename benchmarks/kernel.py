@@ -25,7 +25,7 @@ from tidegate.operators.messages import Kind, Message
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
-from tidegate.plan.nodes import Output, sources_of
+from tidegate.plan.nodes import Output
 
 #: As many as a session on two cores has.
 BUCKETS = range(2)
@@ -63,10 +63,11 @@ class OneThread:
     """The only operator of a plan, its buckets one after the other."""
 
     def __init__(self, plan: Output) -> None:
-        kernels = kernels_of(compile(optimize(plan)))
-        self._unpack = {name: unpack_of(compile(plan), kernels, name) for name in plan.channels}
+        dataflow = compile(optimize(plan))
+        kernels = kernels_of(dataflow)
+        self._unpack = {name: unpack_of(dataflow, kernels, name) for name in dataflow.channels}
         [self._kernel] = kernels
-        [source] = sources_of(plan)
+        [source] = plan.sources
         self._watermarks = WatermarkGenerator(source.tolerance)
         self._buckets = {bucket: (MemoryPages(), Resident()) for bucket in BUCKETS}
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tidegate.dataflow import compile
+from tidegate.dataflow.identity import differences, fingerprint, identity_of, path_in_words
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Feed, Source
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import Join, Plan
 from tidegate.plan.passages import Dedupe, Reorder
@@ -157,3 +158,12 @@ def join_plan(left: Window, right: Window, **options: object) -> Join:
 def upstream(plan: Plan) -> list[list[int | tuple[int, ...]]]:
     """For each operator what each of its inputs reads: another operator, or sources."""
     return [[edge.upstream for edge in vertex.edges] for vertex in compile(plan).vertices]
+
+
+def changed_parts(one: Plan, other: Plan) -> list[str]:
+    """The parts that state depends on in which two plans differ, in words."""
+    before, after = (identity_of(compile(plan), 4, 1) for plan in (one, other))
+    changed = [change for change in differences(before, after) if change.binds]
+    prints = ({fingerprint(each.own(name)) for name in each.operators} for each in (before, after))
+    assert (len(changed) > 0) == (next(prints) != next(prints)), "state knows what differs"
+    return [path_in_words(change.part) for change in changed]

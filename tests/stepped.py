@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.operators.steps import filter_step, map_step
-from tidegate.plan.feeds import Derived, Feed, Stepped, origin
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.feeds import Derived, Feed, Stepped
+from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
-from tidegate.plan.rewrite import over, with_inlets
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 
 #: Fusion as it can be set, from everything in one crossing to nothing.
@@ -38,22 +37,19 @@ def shedding(feed: Feed, policy: Policy = "strict", priority: str | None = None)
 def with_steps(plan: Output, stepped: Callable[[Feed], Feed]) -> Output:
     """The plan with steps before each operator, on all sides; it then reads all columns."""
 
-    def through(inlet: Inlet) -> Inlet:
-        rows = origin(inlet.feed)
+    def through(given: Input) -> Input:
+        rows = given.feed.origin
         if isinstance(rows, Derived):
             rows = replace(rows, input=with_steps(rows.input, stepped))
         else:
             rows = _unpruned(rows)
-        feed = over(inlet, rows).feed
-        return replace(inlet, keyed=replace(inlet.keyed, input=stepped(feed)))
+        return given.through(stepped(given.feed.over(rows)))
 
-    return with_inlets(plan, through)
+    return plan.map_inputs(through)
 
 
 def _unpruned(rows: Any) -> Any:
-    if rows.inputs:
-        return replace(rows, inputs=tuple(map(_unpruned, rows.inputs)))
-    return replace(rows, columns=None)
+    return rows.with_sources(lambda source: replace(source, columns=None))
 
 
 def in_circles(feed: Feed) -> Feed:

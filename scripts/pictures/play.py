@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import made_due
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Retracting, SideOutput
-from tidegate.plan.rewrite import with_inlets
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import AllTime, Sliding
 from tidegate.testing import BatchResult, Changelog, KernelHost, Transcript
@@ -51,14 +49,14 @@ class _LateRows:
     """The same plan with a channel for its late rows."""
 
     def __init__(self, plan: Output) -> None:
-        numbers = iter(range(len(plan.inlets)))
+        numbers = iter(range(len(plan.inputs)))
 
-        def aside(inlet: Inlet) -> Inlet:
-            if made_due(inlet.feed):
-                return inlet
-            return replace(inlet, late=SideOutput(f"{_SET_ASIDE}_{next(numbers)}"))
+        def aside(given: Input) -> Input:
+            if given.feed.watermark_triggered:
+                return given
+            return replace(given, late=SideOutput(f"{_SET_ASIDE}_{next(numbers)}"))
 
-        self._host = KernelHost(optimize(with_inlets(plan, aside)))
+        self._host = KernelHost(optimize(plan.map_inputs(aside)))
 
     def of(self, step: Step, result: BatchResult) -> list[Row]:
         self._host.now = step.now

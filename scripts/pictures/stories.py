@@ -27,7 +27,7 @@ from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.transcripts import TRANSCRIPTS
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Admit
 from tidegate.plan.policies import Retracting
@@ -397,7 +397,7 @@ REST = [
         "hold-back",
         "tumbling(10 s, lateness 15 s), then tumbling(20 s): delayed by 15 s",
         _BY_NAME[CORRECTED],
-        first=_BY_NAME[CORRECTED].plan.inlets[0].above.input,
+        first=_BY_NAME[CORRECTED].plan.inputs[0].feed.operator,
     ),
     tested(
         "reorder",

@@ -10,7 +10,7 @@ from scripts.pictures.play import Beat, as_written
 from scripts.pictures.timeline import Band, Bar, Lane, Mark, Pair, draw, spread
 from tidegate.operators import aggregates as a
 from tidegate.operators.late import THE_END
-from tidegate.plan.nodes import Join, Output, sources_of
+from tidegate.plan.nodes import Join, Output
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Sliding
@@ -81,8 +81,9 @@ class Story:
         if beat.result.watermark is None:
             return []
         watermark = _seconds(beat.result.watermark)
-        above = self.plan.inlets[0].above
-        return [watermark] if above is None else [watermark, watermark - above.hold_back / 1_000_000]
+        feed = self.plan.inputs[0].feed
+        behind = [] if feed.operator is None else [watermark - feed.hold_back / 1_000_000]
+        return [watermark, *behind]
 
     # -- lanes --------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class Story:
 
     @property
     def _time(self) -> str:
-        return self.time or sources_of(self.plan)[0].time
+        return self.time or self.plan.sources[0].time
 
 
 def _sides(plan: Join, beat: Beat) -> Iterator[Lane]:

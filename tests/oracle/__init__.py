@@ -17,9 +17,8 @@ from tests.oracle.window_rules import WindowRules
 from tidegate.dataflow import compile
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import read_by, steps_of
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output, sources_of
+from tidegate.plan.nodes import Join, Output
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
@@ -60,14 +59,14 @@ class Oracle:
         self, rows_by_source: Sequence[Sequence[Row]], watermark: int | None, now: int = 0
     ) -> BatchResult:
         """One micro-batch: rows of each source, in the order of the plan's sources."""
-        assert len(rows_by_source) == len(sources_of(self.plan)), "rows are given for each source"
+        assert len(rows_by_source) == len(self.plan.sources), "rows are given for each source"
         result = BatchResult(watermark)
         result.put(MAIN, *self.last.batch(iter(rows_by_source), result, now))
         return result
 
     def end(self) -> BatchResult:
         """The end of a batch query: everything closes."""
-        return self.batch_of([[] for _ in sources_of(self.plan)], 1 << 61)
+        return self.batch_of([[] for _ in self.plan.sources], 1 << 61)
 
     def results(self) -> list[Row]:
         """The current results of all open windows of the last operator."""
@@ -85,14 +84,14 @@ class Operator:
         self.feeds: list[Operator | int] = []
         #: How far it lies behind the sources: what those above it may still put out.
         self.behind = 0
-        for inlet in stage.inlets:
-            assert not steps_of(inlet.feed), "what functions do with rows is up to their tests"
-            if inlet.above is not None:
-                above = Operator(inlet.above.input, rules_of)
-                self.behind = max(self.behind, above.behind + inlet.above.hold_back)
+        for given in stage.inputs:
+            assert not given.feed.steps_taken, "what functions do with rows is up to their tests"
+            if given.feed.operator is not None:
+                above = Operator(given.feed.operator, rules_of)
+                self.behind = max(self.behind, above.behind + given.feed.hold_back)
                 self.feeds.append(above)
             else:
-                self.feeds.append(len(read_by(inlet.feed)))
+                self.feeds.append(len(given.feed.read))
 
     def batch(self, sources: Iterator[Sequence[Row]], result: BatchResult, now: int) -> list[Row]:
         """What it puts out, given what those above it do; all that goes elsewhere is in the result."""

@@ -26,8 +26,8 @@ class AdmissionRules(Intake):
     """Each row is judged by lag, then jitter, then rate; streams are not split."""
 
     def __init__(self, plan: Admit) -> None:
-        [inlet] = plan.inlets
-        super().__init__(inlet)
+        [given] = plan.inputs
+        super().__init__(given)
         assert plan.sla.shards == 1, "which shard a row goes to is the kernel's business"
         self.sla = plan.sla
         self.meters: dict[Hashable, Meter] = {}

@@ -135,7 +135,7 @@ class PaneSide(Intake):
     """One side's rows."""
 
     def __init__(self, window: WindowBy, spec: Hopping) -> None:
-        super().__init__(window.inlet)
+        super().__init__(window.as_input)
         self.spec = spec
         self.kept: list[Kept] = []
 
@@ -268,7 +268,7 @@ class SessionSide(Intake):
     """One side's sessions: those that may still grow, and those that wait for others to meet."""
 
     def __init__(self, window: WindowBy, spec: Session) -> None:
-        super().__init__(window.inlet)
+        super().__init__(window.as_input)
         assert not isinstance(spec.gap, str)
         self.gap = spec.gap
         self.sessions = Sessions(window, spec, lambda end: self.passed(end + self.lateness))

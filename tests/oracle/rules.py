@@ -9,8 +9,7 @@ from typing import Protocol
 
 from tidegate.operators.row_text import row_text
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
-from tidegate.plan.feeds import made_due
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
@@ -20,18 +19,18 @@ from tidegate.testing.table import Row, instant_of, micros_of
 class Intake:
     """One input of an operator: which of its rows can be used, and which come too late."""
 
-    def __init__(self, inlet: Inlet) -> None:
-        self.policy = inlet.late
-        self.keys = inlet.keyed.keys
-        self.time = inlet.feed.time
-        self.columns = inlet.feed.schema.names
+    def __init__(self, given: Input) -> None:
+        self.policy = given.late
+        self.keys = given.keyed.keys
+        self.time = given.feed.time
+        self.columns = given.feed.schema.names
         #: What the watermark made another operator put out is never late: that one has judged it.
-        self.judges = not made_due(inlet.feed)
+        self.judges = not given.feed.watermark_triggered
         #: What another operator put out came in once already.
-        self.reads = inlet.above is None
+        self.reads = given.feed.operator is None
         #: What it tells late rows: its operator, and how much lateness that allows.
         self.operator: str | None = None
-        self.lateness: int = inlet.lateness
+        self.lateness: int = given.lateness
         self.watermark: int | None = None
         #: The rows of this batch that can be used, late ones included.
         self.arrived: list[Row] = []
@@ -142,8 +141,8 @@ class Rules(Intake, ABC):
     """An operator with one input."""
 
     def __init__(self, plan: Output) -> None:
-        [inlet] = plan.inlets
-        super().__init__(inlet)
+        [given] = plan.inputs
+        super().__init__(given)
         #: Has the watermark moved in this batch?
         self.moved = False
 

@@ -19,7 +19,7 @@ from tests.plans import WITH_IDLE, plan_of, reorder_plan, sliding
 from tidegate.operators import aggregates as a
 from tidegate.operators import keys as kernel_keys
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.nodes import Output, sources_of
+from tidegate.plan.nodes import Output
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -95,7 +95,7 @@ class Program:
         printer.text(repr(self))  # what hypothesis shows of a failure
 
     def __repr__(self) -> str:
-        source = sources_of(self.plan)[0]
+        source = self.plan.sources[0]
         lines = [f"{node.label()}" for node in (self.plan, *_below(self.plan))]
         for number, step in enumerate(self.steps):
             shown = [
@@ -260,7 +260,7 @@ def run_oracle(program: Program, watermarks: Sequence[int | None], **options: An
 
 def watermarks(program: Program) -> list[int | None]:
     """The watermark in force in each batch, by the rule."""
-    tolerance = sources_of(program.plan)[0].tolerance
+    tolerance = program.plan.sources[0].tolerance
     reached: list[int | None] = [None]
     for step in program.steps:
         times = [_micros(row["ts"]) - tolerance for row in step.rows if row["ts"] is not None]
@@ -338,7 +338,7 @@ def _length(gap: timedelta | None) -> int | None:
 
 
 def _below(node: Any) -> list[Any]:
-    return [child for parent in node.inputs for child in (parent, *_below(parent))]
+    return [child for parent in node.children for child in (parent, *_below(parent))]
 
 
 def agrees(program: Program) -> None:

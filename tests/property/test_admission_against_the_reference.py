@@ -15,7 +15,7 @@ from tests.property import programs as p
 from tidegate.operators import state, token_buckets
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.passages import Admit
 from tidegate.plan.sla import LARGEST_LEVEL, Budget, declare_sla
 from tidegate.plan.time import Micros

@@ -15,7 +15,6 @@ from tidegate.dataflow import compile
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
-from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Hopping, Session
@@ -172,8 +171,8 @@ def test_each_batch_puts_out_what_the_rules_say(plans, data):
 def with_source(plan, source):
     """The chain over another source."""
     if isinstance(plan.feed, Derived):
-        return with_feed(plan, Derived(with_source(plan.feed.input, source), plan.feed.time))
-    return with_feed(plan, source)
+        return plan.with_feed(Derived(with_source(plan.feed.input, source), plan.feed.time))
+    return plan.with_feed(source)
 
 
 @EVERY_CHAIN

@@ -15,7 +15,6 @@ from tidegate.operators import state
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.policies import OnWatermark, Retracting
-from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.testing import Changelog, KernelHost
@@ -185,7 +184,7 @@ def test_without_duplicates_it_is_as_if_nothing_stood_between(data):
     distinct = Derived(dedupe_plan(1 << 40, on=("items",), feed=source), "ts")
     buckets = data.draw(BUCKETS)
     expected, actual = (
-        p.unnumbered(p.run_kernel(p.Program(optimize(with_feed(plain, feed)), steps, buckets)))
+        p.unnumbered(p.run_kernel(p.Program(optimize(plain.with_feed(feed)), steps, buckets)))
         for feed in (source, distinct)
     )
     p.assert_same(p.Program(plain, steps), expected, actual)

@@ -20,7 +20,7 @@ from tidegate.operators import aggregates as a
 from tidegate.operators import joining, state
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output, sources_of
+from tidegate.plan.nodes import Join, Output
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import BatchResult, KernelHost, text
@@ -233,7 +233,7 @@ def run_oracle(program):
 
 def watermarks(program):
     """The watermark in force in each batch, by the rule: the lower of both, once both have spoken."""
-    sources = sources_of(program.plan)
+    sources = program.plan.sources
     highest = [None for _ in sources]
     reached = [None]
     for step in program.steps:

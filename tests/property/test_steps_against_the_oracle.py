@@ -19,7 +19,7 @@ from tests.property.test_folds_against_the_oracle import AFTER, BY_ARRIVAL, dedu
 from tests.stepped import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Feed
-from tidegate.plan.nodes import Output, sources_of
+from tidegate.plan.nodes import Output
 from tidegate.testing import BatchResult, differences
 from tidegate.testing.table import Row
 
@@ -119,7 +119,7 @@ class Reference:
 
     def batch_of(self, rows: Sequence[Sequence[Row]], watermark: int | None, now: int) -> BatchResult:
         self.filtered = 0
-        times = [source.time for source in sources_of(self.oracle.plan)]
+        times = [source.time for source in self.oracle.plan.sources]
         given = [
             self.through(own, twins, time)
             for own, twins, time in zip(rows, self.of_sources, times, strict=True)

@@ -11,11 +11,12 @@ from tests.plans import WITH_IDLE, hopping, logical_plan, sliding
 from tests.property import programs as p
 from tests.property.test_steps_against_the_oracle import TWINS
 from tests.stepped import FUSIONS, mapped
+from tidegate.dataflow import compile
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.inlets import KeyBy
-from tidegate.plan.nodes import Join, Together, sources_of
+from tidegate.plan.inputs import KeyBy
+from tidegate.plan.nodes import Join, Together
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import Drop, OnWatermark, Retracting, SideOutput
 from tidegate.plan.sla import declare_sla
@@ -96,7 +97,7 @@ def hopping_of(draw) -> Hopping:
 
 def rows_into(plan, rows):
     """The rows of the only frame for each source: alone, each side of a join reads it by itself."""
-    return [rows] * len(sources_of(plan))
+    return [rows] * len(plan.sources)
 
 
 def outcomes(plan, steps, buckets, host=KernelHost) -> list[BatchResult]:
@@ -131,7 +132,11 @@ def test_each_branch_is_as_it_is_alone(data):
             found = row_differences(branch, "main", one.main, all_.channels.get(name, []))
             assert not found, f"{name}, batch {number}: {found}"
             # Alone, what both sides of a join read is there twice, with what it sets apart.
-            apart = set() if isinstance(branch, Join) else branch.channels.keys() - {"main", "errors"}
+            apart = (
+                set()
+                if isinstance(branch, Join)
+                else compile(branch).channels.keys() - {"main", "errors"}
+            )
             for channel in apart:
                 rows = (result.channels.get(channel, []) for result in (one, all_))
                 assert not row_differences(branch, channel, *rows), f"{channel}, batch {number}"

@@ -22,6 +22,7 @@ from tests.spark.conftest import NOON
 from tests.spark.files import write_files
 from tests.spark.killed_folds import MESSAGES, PROGRAMS
 from tests.spark.kills import Victim, commits, kills
+from tidegate.dataflow import compile
 from tidegate.spark.schema import spark_schema
 from tidegate.testing import replay
 from tidegate.testing.results import row_differences
@@ -159,7 +160,7 @@ class Story:
         assert len(arrived) > 1.5 * len(self.producer.sent), "few messages were sent twice"
         for name in PROGRAMS:
             plan, expected = self._by_the_rules(name, arrived)
-            for sink, rows in self.results(name, plan.channels["main"]).items():
+            for sink, rows in self.results(name, compile(plan).channels["main"]).items():
                 found = [row for row in rows if name == "totals" or row["account"] != "end"]
                 assert row_differences(plan, "main", expected, found) == [], (name, sink)
         assert self._snapshot() == self._folded()

@@ -257,8 +257,8 @@ def test_draining_finds_the_state_of_each_operator_where_several_feed_one(sides:
     assert 0 < early < len(expected)
     assert complaints(chain, sides, expected, main.rows()) == []
     first, second, join, last = states_of(sides.spark, str(sides.folder / "checkpoint"))
-    assert "views=" in first.identity["aggregates"]
-    assert "clicks=" in second.identity["aggregates"]
+    assert first.identity["aggregates"][0]["name"] == "views"
+    assert second.identity["aggregates"][0]["name"] == "clicks"
     assert (join.identity["operator"], join.identity["how"]) == ("join", "left")
     assert min(first.open, second.open, join.open, last.open) > 0
 

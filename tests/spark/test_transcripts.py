@@ -12,7 +12,7 @@ from tests.join_transcripts import JOINS
 from tests.session_transcripts import SESSIONS
 from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.spark.files import file_stream, write_files
-from tidegate.plan.nodes import sources_of
+from tidegate.dataflow import compile
 from tidegate.spark import query as queries
 from tidegate.testing import BatchResult, Transcript
 from tidegate.testing.table import micros_of, to_arrow
@@ -51,11 +51,11 @@ ON_SPARK = [
 def run_on_spark(transcript: Transcript, spark: Any, folder: Path) -> list[BatchResult]:
     """What a query over the transcript's batches puts out; an empty last one is Spark's own."""
     streams = []
-    for number, source in enumerate(sources_of(transcript.plan)):
+    for number, source in enumerate(transcript.plan.sources):
         given = (to_arrow(step.rows[number], source.row_schema) for step in transcript.steps)
         write_files(folder / str(number), (rows for rows in given if rows.num_rows))
         streams.append(file_stream(spark, folder / str(number), source.row_schema))
-    sinks = {name: tg.sinks.memory() for name in transcript.plan.channels}
+    sinks = {name: tg.sinks.memory() for name in compile(transcript.plan).channels}
     query = queries.start(
         transcript.plan,
         streams,

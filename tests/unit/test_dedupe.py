@@ -14,6 +14,7 @@ from tests.plans import (
     RIGHT_ROWS,
     ROWS,
     SCHEMA,
+    changed_parts,
     dedupe_plan,
     hopping,
     join_plan,
@@ -28,7 +29,6 @@ from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.api.windows import tumbling
 from tidegate.dataflow import compile
-from tidegate.dataflow.identity import identity_of
 from tidegate.errors import ColumnNotFound, DurationError, PlanError, TypeMismatch
 from tidegate.operators import blobs, dedupe
 from tidegate.operators.hashing import digest_columns, mix
@@ -37,10 +37,9 @@ from tidegate.operators.state import BucketState
 from tidegate.optimize import optimize
 from tidegate.plan.counters import COUNTERS, DEDUPE_COUNTERS
 from tidegate.plan.feeds import Derived, Source
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.passages import Dedupe
 from tidegate.plan.policies import OnWindowClose, Reassign, SideOutput
-from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
@@ -480,21 +479,20 @@ def test_the_counter_is_there_only_for_plans_that_filter():
 
 
 def test_ids_and_how_long_they_are_known_are_part_of_the_identity():
-    plain = identity_of(compile(dedupe_plan(10)), 4, 1)
-    assert (plain["operator"], plain["within"]) == ("dedupe", "10 us")
+    plain = dedupe_plan(10)
+    assert (plain.identity()["kind"], plain.identity()["within"]) == ("dedupe", 10)
     others = {
         "keys": dedupe_plan(10, on=("user", "shop")),
         "within": dedupe_plan(20),
     }
     for name, other in others.items():
-        identity = identity_of(compile(other), 4, 1)
-        assert [part for part in plain if plain[part] != identity[part]] == [name]
+        assert changed_parts(plain, other) == [name]
     for same in (
         dedupe_plan(10, tolerance=7),
         dedupe_plan(10, late=SIDE),
         dedupe_plan(10, schema=SCHEMA.append(pa.field("more", pa.int64()))),
     ):
-        assert identity_of(compile(same), 4, 1) == plain
+        assert changed_parts(plain, same) == []
 
 
 def test_the_physical_operator():
@@ -562,4 +560,4 @@ def test_large_batches_leave_in_pieces(monkeypatch):
 def test_with_feed_keeps_the_operator():
     plan = dedupe_plan(10, late=SIDE)
     wider = Source(SCHEMA.append(pa.field("more", pa.int64())), "ts", Micros(0))
-    assert with_feed(plan, wider) == replace(plan, input=KeyBy(wider, ("user",)))
+    assert plan.with_feed(wider) == replace(plan, input=KeyBy(wider, ("user",)))

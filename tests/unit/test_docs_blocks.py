@@ -26,6 +26,7 @@ import pytest
 import yaml
 
 import tidegate as tg
+from tests.plans import hopping, logical_plan
 from tests.unit.test_docs import FENCE, PAGES, ROOT, own_database
 from tests.unit.test_docs_commands import commands, is_known
 from tidegate import cli, sql
@@ -40,12 +41,14 @@ from tidegate.cli import validate as validate_command
 from tidegate.cli.progress import Batch
 from tidegate.connectors.files import NOTE, Written
 from tidegate.connectors.notes import write_note
-from tidegate.errors import CheckpointTaken, PipelineError, SqlError
+from tidegate.dataflow import compile as compile_plan
+from tidegate.dataflow.identity import identity_of
+from tidegate.errors import CheckpointMismatch, CheckpointTaken, PipelineError, SqlError
 from tidegate.operators import snapshot
 from tidegate.pipeline.load import load
 from tidegate.pipeline.model import Pipeline
 from tidegate.spark import decoding
-from tidegate.spark.checkpoint import _difference
+from tidegate.spark.checkpoint import check_same_state
 from tidegate.spark.ownership import Owner, Ownership
 from tidegate.spark.query import Query
 from tidegate.spark.repair import Repair
@@ -88,12 +91,14 @@ def a_drawing(text: str) -> None:
 
 
 def a_message_of_a_checkpoint(text: str) -> None:
-    first, *changes, _ = text.splitlines()
-    parts = [re.fullmatch(r"  ([^:]+): stored '(.*)', now '(.*)'", line) for line in changes]
-    assert all(parts)
-    stored, now = ({part[1]: part[n] for part in parts if part} for n in (2, 3))
-    checkpoint = first.split()[2]
-    assert _difference(checkpoint, stored, now) == text.strip()
+    """Of a program whose window is twice as long as it was."""
+    stored, now = (
+        identity_of(compile_plan(logical_plan(hopping(minutes * 60_000_000))), 4, 1)
+        for minutes in (1, 2)
+    )
+    with pytest.raises(CheckpointMismatch) as caught:
+        check_same_state(text.split()[2], stored, now)
+    assert str(caught.value) == text.strip()
 
 
 def a_message_of_an_owner(text: str) -> None:

@@ -15,7 +15,7 @@ from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.declare import declare_source
 from tidegate.plan.event_time import At
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.plans import ROWS, SCHEMA, TIMESTAMP, dedupe_plan, hopping, plan_of
+from tests.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, dedupe_plan, hopping, plan_of
 from tidegate import connectors
 from tidegate.api import emit, sinks
 from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.dataflow import compile
-from tidegate.dataflow.identity import identity_of
 from tidegate.errors import EmissionRefused, PlanError, SinkError
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
@@ -306,16 +305,15 @@ def test_the_physical_operators():
 
 
 def test_what_the_state_depends_on():
-    plain = identity_of(compile(fold()), 4, 1)
-    assert plain["window"] == "all time"
-    for name, other in {
-        "keys": fold(keys=("shop",)),
-        "aggregates": fold(TOTALS),
-        "emission": fold(emission=CHANGELOG),
-    }.items():
-        identity = identity_of(compile(other), 4, 1)
-        assert [part for part in plain if plain[part] != identity[part]] == [name]
-    assert identity_of(compile(fold(tolerance=5)), 4, 1) == plain
+    assert fold().identity()["inputs"]["rows"]["window"] == {"kind": "all_time"}
+    more = [f"'{name}' among the aggregates" for name, _ in TOTALS if (name, _) not in fold().aggregates]
+    for parts, other in (
+        (["keys"], fold(keys=("shop",))),
+        (more, fold(TOTALS)),
+        (["emission"], fold(emission=CHANGELOG)),
+        ([], fold(tolerance=5)),
+    ):
+        assert changed_parts(fold(), other) == parts
 
 
 def test_rows_stamped_as_they_come_need_no_moving():

@@ -10,7 +10,6 @@ from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.stepped import FUSIONS, in_circles, with_steps
 from tests.transcripts import TRANSCRIPTS
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import crossings
 from tidegate.testing import run
 
 ALL = [*TRANSCRIPTS, *SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS]
@@ -36,8 +35,8 @@ def test_crossings_without_steps_do_what_the_transcript_says(transcript):
 @pytest.mark.parametrize("fusion", ["fused", "unfused"])
 def test_fusion_on_or_off_it_does_what_the_transcript_says(transcript, fusion):
     plan = optimize(with_steps(transcript.plan, in_circles), FUSIONS[fusion])
-    for inlet in plan.inlets:
-        assert len(crossings(inlet.feed)) == {"fused": 1, "unfused": 4}[fusion]
+    for given in plan.inputs:
+        assert len(given.feed.python_stages) == {"fused": 1, "unfused": 4}[fusion]
     assert complaints(transcript, CrossingHost(plan, buckets=2)) == []
 
 

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from inspect import ismodule
 from pathlib import Path
 
@@ -155,6 +156,66 @@ def test_a_violation_is_caught(tree, path, text, expected):
     [found] = violations(tree(path, text))
     assert expected in found
     assert path.removesuffix(".py") in found
+
+
+#: The modules that say what plans are made of.
+NODES = ("feeds", "inputs", "nodes", "operator", "passages", "windowing")
+
+
+def kinds_of_nodes() -> set[str]:
+    """The classes of plan nodes, and what stands for several of them."""
+    modules = [import_module(f"tidegate.plan.{name}") for name in NODES]
+    classes = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    named = {one.__name__ for one in classes if hasattr(one, "children") or hasattr(one, "with_inputs")}
+    return named | {"Feed", "Node", "Output", "Plan"}
+
+
+def questions_of_kind(root: Path, kinds: set[str]) -> list[str]:
+    """Where somebody asks of which class a plan node is, instead of asking the node."""
+    found = []
+    for file in sorted(root.rglob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        imports = (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom))
+        plans = [one for one in imports if (one.module or "").startswith("tidegate.plan")]
+        nodes = {
+            alias.asname or alias.name for one in plans for alias in one.names if alias.name in kinds
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]):
+                    pass
+                case ast.MatchClass(cls=asked):
+                    pass
+                case _:
+                    continue
+            names = {one.id for one in ast.walk(asked) if isinstance(one, ast.Name)}
+            inner = file.relative_to(root)
+            found += [f"{inner.as_posix()}:{asked.lineno}: {name}" for name in sorted(names & nodes)]
+    return found
+
+
+def test_plan_nodes_answer_for_themselves():
+    """Nobody asks of which class one is: a new operator would have to be added there."""
+    kinds = kinds_of_nodes()
+    assert {"Source", "Stepped", "KeyBy", "WindowBy", "Emit", "Join", "Dedupe", "Together"} <= kinds
+    assert questions_of_kind(Path(tidegate.__file__).parent, kinds) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("isinstance(plan, Emit)", ["Emit"]),
+        ("isinstance(plan, (Emit, Join))", ["Emit", "Join"]),
+        ("isinstance(plan, Join | Emit)", ["Emit", "Join"]),
+        ("match plan:\n    case Emit(input=rows): ...", ["Emit"]),
+        ("isinstance(plan, dict)", []),
+        ("plan = Emit(plan)", []),
+    ],
+)
+def test_a_question_of_kind_is_caught(tree, text, names):
+    root = tree("spark/bad.py", f"from tidegate.plan.nodes import Emit, Join\n{text}\n")
+    found = questions_of_kind(root, {"Emit", "Join"})
+    assert [line.rpartition(" ")[2] for line in found] == names
 
 
 def test_public_names_are_sorted_and_exist():

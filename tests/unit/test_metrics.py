@@ -10,8 +10,7 @@ from tidegate.observe.metrics import Metrics
 from tidegate.operators import aggregates as a
 from tidegate.operators.messages import Message
 from tidegate.plan.feeds import Derived, Union
-from tidegate.plan.inlets import KeyBy
-from tidegate.plan.rewrite import with_feed
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 
@@ -140,7 +139,7 @@ def test_event_time_is_followed() -> None:
 
 def test_several_sources_align_and_say_when_they_were_seen() -> None:
     source = PLAN.feed
-    metrics = Metrics(compile(with_feed(PLAN, Union((source, replace(source, tolerance=Micros(0)))))))
+    metrics = Metrics(compile(PLAN.with_feed(Union((source, replace(source, tolerance=Micros(0)))))))
     record(metrics, 0, seen(NOON), now=5)
     assert list(metrics.watermarks().values()) == [None]
     record(metrics, 1, seen(NOON + SECOND, source=1), now=6)

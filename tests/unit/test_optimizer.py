@@ -6,6 +6,7 @@ import pytest
 
 from tests.golden import assert_golden
 from tests.plans import ROWS, SECOND, hopping, logical_plan
+from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical
 from tidegate.operators import aggregates as a
 from tidegate.optimize import RULES, optimize
@@ -14,7 +15,6 @@ from tidegate.optimize.processing_time_is_never_late import processing_time_is_n
 from tidegate.optimize.prune_columns import prune_columns
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
-from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windows import Sliding
 
@@ -23,7 +23,7 @@ MINUTE = hopping(60 * SECOND)
 FINAL = logical_plan(MINUTE, emission=OnWindowClose(final=True), lateness=5 * SECOND)
 WIDE = logical_plan(MINUTE, TOTALS)
 
-STAMPED = with_feed(WIDE, replace(WIDE.feed, declared=ProcessingTime(Micros(SECOND))))
+STAMPED = WIDE.with_feed(replace(WIDE.feed, declared=ProcessingTime(Micros(SECOND))))
 
 EXAMPLES = {
     final_has_no_lateness: FINAL,
@@ -70,5 +70,5 @@ def test_pruning_keeps_what_reassigned_rows_need():
 def test_optimizing_keeps_the_result_and_settles(plan):
     optimized = optimize(plan)
     assert optimized.schema == plan.schema
-    assert optimized.channels == plan.channels
+    assert compile(optimized).channels == compile(plan).channels
     assert optimize(optimized) == optimized

@@ -18,6 +18,7 @@ from tests.plans import hopping, plan_of
 from tidegate.api import sinks
 from tidegate.connectors.notes import create_note, names_in, read_note
 from tidegate.dataflow import compile
+from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointTaken
 from tidegate.operators.kernels import kernels_of
 from tidegate.spark.checkpoint import claim, stored_identity
@@ -198,13 +199,14 @@ def test_a_note_is_created_once_whoever_tries(tmp_path: Path) -> None:
 
 def test_first_starts_at_the_same_moment_agree_on_the_id_of_the_query(tmp_path: Path) -> None:
     together = Barrier(8)
+    identity = identity_of(compile(plan_of(hopping(10))), 4, 1)
 
     def first(_: int) -> str:
         together.wait()
-        return claim(tmp_path.as_uri(), {"plan": "one"})
+        return claim(tmp_path.as_uri(), identity)
 
     with ThreadPoolExecutor(8) as pool:
         ids = set(pool.map(first, range(8)))
     assert len(ids) == 1
     assert json.loads((tmp_path / "tidegate.json").read_text())["query"] == ids.pop()
-    assert stored_identity(tmp_path.as_uri()) == {"plan": "one"}
+    assert stored_identity(tmp_path.as_uri()) == identity

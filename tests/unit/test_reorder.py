@@ -5,17 +5,15 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.plans import SCHEMA, TIMESTAMP, reorder_plan
+from tests.plans import SCHEMA, TIMESTAMP, changed_parts, reorder_plan
 from tests.unit.test_sliding import EVERY_PAYLOAD, FOREVER, INNER_NAMES, PAYLOADS
 from tidegate.api import late
 from tidegate.api.events import Events
-from tidegate.dataflow import compile
-from tidegate.dataflow.identity import identity_of
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.operators import blobs
 from tidegate.plan.counters import COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.feeds import Source
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
 from tidegate.plan.time import Micros
@@ -238,11 +236,6 @@ def test_a_column_that_arrow_cannot_hold_is_refused():
 
 def test_keys_and_columns_are_part_of_the_identity():
     wider = reorder_plan(schema=SCHEMA.append(pa.field("more", pa.int64())))
-    plain, keyed = (
-        identity_of(compile(reorder_plan()), 4, 1),
-        identity_of(compile(reorder_plan(keys=("user",))), 4, 1),
-    )
-    assert plain["operator"] == "reorder"
-    assert [name for name in plain if plain[name] != keyed[name]] == ["keys"]
-    other = identity_of(compile(wider), 4, 1)
-    assert [name for name in plain if plain[name] != other[name]] == ["rows"]
+    assert reorder_plan().identity()["kind"] == "reorder"
+    assert changed_parts(reorder_plan(), reorder_plan(keys=("user",))) == ["keys"]
+    assert changed_parts(reorder_plan(), wider) == ["rows"]

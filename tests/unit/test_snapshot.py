@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
+from tests.plans import dedupe_plan, logical_plan
 from tidegate.errors import StateError
 from tidegate.operators import snapshot
+from tidegate.plan.policies import Retracting
 from tidegate.plan.windows import AllTime
 from tidegate.spark import inspection
 
@@ -152,7 +154,8 @@ def test_something_behind_the_end():
 
 
 def test_of_several_folds_in_one_checkpoint_there_is_none(monkeypatch):
-    fold, other = ({"window": str(AllTime())}, {}), ({"operator": "dedupe"}, {})
+    running = logical_plan(AllTime(), emission=Retracting())
+    fold, other = (("operator", plan.identity(), {}) for plan in (running, dedupe_plan(10)))
     monkeypatch.setattr(inspection, "_operators_of", lambda *_: [fold, other, fold])
     with pytest.raises(StateError) as raised:
         inspection.snapshot_of(None, "checkpoint")

@@ -9,11 +9,9 @@ from tests.plans import ROWS, SECOND, hopping, logical_plan, plan_of
 from tidegate.errors import PlanError
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union
-from tidegate.plan.inlets import KeyBy
-from tidegate.plan.nodes import sources_of
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
-from tidegate.plan.rewrite import with_feed
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
@@ -25,11 +23,11 @@ STAMPED = replace(SOURCE, declared=ProcessingTime(Micros(SECOND)))
 
 def test_sources_of_one_kind_are_united():
     slower = replace(SOURCE, tolerance=Micros(5))
-    plan = with_feed(PLAN, Union((SOURCE, slower)))
-    assert sources_of(plan) == (SOURCE, slower)
+    plan = PLAN.with_feed(Union((SOURCE, slower)))
+    assert plan.sources == (SOURCE, slower)
     assert plan.schema == PLAN.schema
     # Each source reads only what is needed.
-    assert [one.schema.names for one in sources_of(optimize(plan))] == [["ts", "user"]] * 2
+    assert [one.schema.names for one in optimize(plan).sources] == [["ts", "user"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -58,7 +56,7 @@ def test_rows_stamped_as_they_come_have_no_late_channel():
 
 def test_a_clock_that_goes_back_loses_no_row():
     """The stamp of a later batch lies before the watermark: the row counts where time already is."""
-    host = KernelHost(optimize(with_feed(PLAN, STAMPED)))
+    host = KernelHost(optimize(PLAN.with_feed(STAMPED)))
     host.batch([{"ts": instant_of(95 * SECOND), "user": "ann"}])
     back = host.batch([{"ts": instant_of(20 * SECOND), "user": "ann"}])
     assert back.counts["late_dropped"] == 0
@@ -69,7 +67,7 @@ def test_a_clock_that_goes_back_loses_no_row():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_every_united_source_of_processing_time_is_never_late(order):
     both = [STAMPED, replace(STAMPED, tolerance=Micros(7))]
-    plan = optimize(with_feed(PLAN, Union(tuple(both[i] for i in order))))
+    plan = optimize(PLAN.with_feed(Union(tuple(both[i] for i in order))))
     assert isinstance(plan.late, Reassign)
 
 

@@ -8,10 +8,10 @@ from tests.same_plans import facts
 from tests.told import Told
 from tidegate import sql
 from tidegate.api.events import Events
+from tidegate.dataflow import compile
 from tidegate.errors import SqlError
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.declare import declare_source
-from tidegate.plan.nodes import sources_of
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import Insert, Program, Projection, SinkTable, Stream
 from tidegate.sql.compiler import program_of
@@ -266,7 +266,7 @@ def test_broken_rows_have_a_sink_in_every_query(text):
         "main": "results",
         "errors": "too_late",
     }
-    assert "errors" in insert.plan.channels
+    assert "errors" in compile(insert.plan).channels
 
 
 # -- aggregates ------------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ def test_views_and_nested_queries_are_steps_of_their_own():
         Projection("sales", "worth > 10 OR user = 'ann'"),
         Projection("l", "l.user <> 'bob'"),
     )
-    assert sources_of(insert.plan)[0].time == "at"
+    assert insert.plan.sources[0].time == "at"
 
 
 def test_results_go_on_as_events():
@@ -581,7 +581,7 @@ def test_rows_can_count_at_the_time_they_come_at():
     [insert] = sql.compile(
         "SELECT count(*) AS n FROM s GROUP BY tumblingwindow('ss', 10)", streams=[stream]
     ).selects
-    assert sources_of(insert.plan)[0].processing_time
+    assert insert.plan.sources[0].processing_time
 
 
 def test_types_of_columns():

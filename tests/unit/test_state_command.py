@@ -16,6 +16,7 @@ from tidegate.spark.summary import StateNote, StateSummary
 
 PLAN = plan_of(hopping(60_000_000))
 IDENTITY = identity_of(compile(PLAN), 2, 2)
+
 NOON = 1_767_268_800_000_000
 HELD = {"rows": 3, "open": 2, "keys": 1, "pages": 2, "bytes": 700, "due": NOON, "watermark": NOON - 1}
 
@@ -52,7 +53,15 @@ def shown(checkpoint, capsys, *options):
 
 def test_the_note_is_shown(checkpoint, capsys):
     note(checkpoint, 7, HELD, HELD | {"due": None, "watermark": NOON}, HELD | {"pages": 0})
-    assert shown(checkpoint, capsys).splitlines()[-7:] == [
+    assert shown(checkpoint, capsys).splitlines() == [
+        "operator 1: aggregate",
+        "  kind: aggregate",
+        "  reads: sources",
+        "  keys: user: string",
+        "  window: tumbling(1 minute)",
+        "  allowed lateness: 0 seconds",
+        "  emission: on_watermark",
+        "  aggregates: n=count(*): int64",
         "  open: 4",
         "  keys in state: 2",
         "  size: 1.4 KB in 4 pages of 2 buckets",
@@ -63,7 +72,9 @@ def test_the_note_is_shown(checkpoint, capsys):
     ]
     [operator] = json.loads(shown(checkpoint, capsys, "--json"))
     assert (operator["open"], operator["keys"], operator["bytes"], operator["batch"]) == (4, 2, 1400, 7)
-    assert operator["identity"]["aggregates"] == "n=count(*): int64"
+    rows = operator["identity"]["inputs"]["rows"]
+    assert rows["window"] == {"kind": "hopping", "size": 60_000_000, "slide": 60_000_000, "offset": 0}
+    assert [one["name"] for one in operator["identity"]["aggregates"]] == ["n"]
 
 
 def test_a_query_that_keeps_nothing_says_so(checkpoint, capsys):

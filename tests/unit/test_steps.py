@@ -1,6 +1,7 @@
 """Steps: what functions may do with rows, what is refused, what is counted, and how plans show them."""
 
 import pickle
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -36,12 +37,11 @@ from tidegate.operators.steps import filter_step, map_step, take_steps
 from tidegate.operators.ways import Ways
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.feeds import Derived, Source, Union, crossings, origin, steps_of
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.feeds import Derived, Source, Union
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Together
 from tidegate.plan.passages import Admit
 from tidegate.plan.policies import SideOutput
-from tidegate.plan.rewrite import with_numbers
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.steps import Fusion, Shed
 from tidegate.plan.time import Micros
@@ -129,7 +129,7 @@ def test_a_filter_keeps_what_is_true_and_counts_the_rest(function, frames):
 
 def test_steps_are_taken_one_after_the_other():
     first = mapped(SOURCE, twice)
-    steps = steps_of(filtered(mapped(first, lambda rows: rows.select("ts", "items")), several))
+    steps = filtered(mapped(first, lambda rows: rows.select("ts", "items")), several).steps_taken
     left, counted = taken(*steps)
     assert left == [{"ts": at(1), "items": 2}, {"ts": at(3), "items": 10}]
     assert counted == [Message.counter(0, "filtered", 1)]
@@ -483,7 +483,7 @@ def test_what_is_shed_at_several_places_needs_the_same_columns():
     with pytest.raises(
         PlanError, match=r"^rows of other columns go to the channel 'shed' already: name another$"
     ):
-        narrow.reorder().node.channels  # noqa: B018
+        compile(narrow.reorder().node)
 
 
 # -- failures while the query runs ----------------------------------------------------------------
@@ -748,9 +748,9 @@ def chain():
 
 def shape(fusion, feed=None):
     plan = optimize(logical_plan(TEN, feed=feed or chain()), fusion)
-    taken = crossings(plan.feed)
-    assert steps_of(plan.feed) == steps_of(feed or chain())
-    assert origin(plan.feed) == SOURCE
+    taken = plan.feed.python_stages
+    assert plan.feed.steps_taken == (feed or chain()).steps_taken
+    assert plan.feed.origin == SOURCE
     return [[step.kind for step in one.steps] for one in taken], taken[-1].packed
 
 
@@ -776,7 +776,7 @@ def test_shedding_is_a_kind_of_filter():
 def test_to_fuse_what_is_fused_changes_nothing():
     once = optimize(logical_plan(TEN, feed=chain()), Fusion(max_depth=2))
     assert optimize(once, Fusion(max_depth=2)) == once
-    assert crossings(optimize(once).feed)[0].steps == steps_of(chain())
+    assert optimize(once).feed.python_stages[0].steps == chain().steps_taken
 
 
 @pytest.mark.parametrize("fusion", FUSIONS.values(), ids=FUSIONS)
@@ -790,8 +790,8 @@ def test_fusion_does_not_show(fusion):
 
 def test_all_columns_are_read_where_a_function_reads_them():
     read = optimize(logical_plan(TEN, feed=filtered(SOURCE, several)))
-    assert origin(read.feed).schema == SCHEMA
-    assert origin(optimize(logical_plan(TEN)).feed).schema.names == ["ts", "user"]
+    assert read.feed.origin.schema == SCHEMA
+    assert optimize(logical_plan(TEN)).feed.origin.schema.names == ["ts", "user"]
 
 
 # -- results side by side -------------------------------------------------------------------------
@@ -867,13 +867,18 @@ def test_a_source_that_is_read_in_two_ways_is_two():
     assert upstream(beside.node) == [[(0,)], [(1,)], [(0,)]]
 
 
-def test_sources_are_numbered_from_left_to_right():
+def with_numbers(plan, *numbers):
+    left = iter(numbers)
+    return plan.with_sources(lambda source: replace(source, number=next(left)))
+
+
+def test_sources_are_changed_from_left_to_right():
     plan = logical_join(TEN, TEN, feeds=(Derived(reorder_plan(schema=LEFT_ROWS), "ts"), None))
-    numbered = with_numbers(plan, [4, 2])
-    assert origin(numbered.left.inlet.feed).input.feed.number == 4
-    assert numbered.right.inlet.feed.number == 2
+    numbered = with_numbers(plan, 4, 2)
+    assert numbered.left.as_input.feed.origin.input.feed.number == 4
+    assert numbered.right.as_input.feed.number == 2
     union = logical_plan(TEN, feed=filtered(Union((SOURCE, SOURCE)), several))
-    assert [one.number for one in origin(with_numbers(union, [1, 0]).feed).inputs] == [1, 0]
+    assert [one.number for one in with_numbers(union, 1, 0).sources] == [1, 0]
 
 
 def test_each_reader_of_an_operator_has_its_own_delay():

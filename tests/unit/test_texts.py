@@ -9,7 +9,6 @@ import tidegate as tg
 from tests.golden import assert_golden
 from tidegate import sql
 from tidegate.dataflow import compile
-from tidegate.dataflow.identity import identity_of
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.messages import Message
 from tidegate.plan.columns import TIMESTAMP
@@ -190,12 +189,22 @@ class Count(tg.Aggregate):
 
 
 def stored(**aggregates):
-    return identity_of(compile(KEYED.agg(**aggregates).node), 2, 2)["aggregates"]
+    return KEYED.agg(**aggregates).node.identity()["aggregates"]
 
 
 def test_checkpoints_know_aggregates_by_names():
-    assert stored(n=tg.count(), s=tg.sum("price")) == "n=count(*): int64, s=sum(price): double"
+    assert stored(n=tg.count(), p=tg.quantile("price", 0.5)) == [
+        {"name": "n", "aggregate": "count", "column": None, "arguments": {}, "type": "int64"},
+        {
+            "name": "p",
+            "aggregate": "quantile",
+            "column": "price",
+            "arguments": {"q": 0.5},
+            "type": "double",
+        },
+    ]
 
 
 def test_an_aggregate_of_the_program_is_told_from_ours_of_the_same_name():
-    assert stored(n=Count(None)) == "n=Count count(*): int64"
+    [own] = stored(n=Count(None))
+    assert own["aggregate"] == "own count"

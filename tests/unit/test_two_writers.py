@@ -12,7 +12,7 @@ from tests.spark.kills import kills
 from tidegate.api import emit
 from tidegate.errors import StateError
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import Plan, sources_of
+from tidegate.plan.nodes import Plan
 from tidegate.testing import Stream
 from tidegate.testing.host import KernelHost
 from tidegate.testing.results import differences
@@ -49,7 +49,7 @@ def random_rows(dice: random.Random, plan: Plan, number: int) -> list[list[Row]]
     """The rows of a batch for each source, in the neighbourhood of its time."""
     return [
         [random_row(dice, source.schema.names, number * 5) for _ in range(dice.randint(0, 6))]
-        for source in sources_of(plan)
+        for source in plan.sources
     ]
 
 

@@ -25,9 +25,9 @@ from tidegate.plan.columns import shortened
 from tidegate.plan.declare import Time, declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.feeds import Derived, Feed, Node, Source, Stepped, Union
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
-from tidegate.plan.nodes import Join, Output, Plan, Together
+from tidegate.plan.nodes import Join, Output, Plan
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
@@ -39,7 +39,6 @@ from tidegate.plan.policies import (
 )
 from tidegate.plan.sla import Sla
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
-from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import AllTime, Window
@@ -123,13 +122,10 @@ class Shown(Protocol):
     def node(self) -> Node: ...
 
 
-def shown(of: Shown) -> str:
+def shown(of: Shown, told: str | None = None) -> str:
     """What notebooks and messages show of it: its last operator and its columns."""
-    node, kind = of.node, type(of).__name__
-    if isinstance(node, Together):  # each of its results has columns of its own
-        return f"<{kind} {node.label()}>"
-    told = f"by {node.time}" if isinstance(node, Source) else node.label()
-    return f"<{kind} {told}: {shortened(node.schema.names)}>"
+    names = shortened(of.node.schema.names)
+    return f"<{type(of).__name__} {told or of.node.label()}: {names}>"
 
 
 class Stream:
@@ -287,7 +283,7 @@ class Events(Stream):
     node: Feed
 
     def __repr__(self) -> str:
-        return shown(self)
+        return shown(self, None if self.node.children else f"by {self.node.time}")
 
     @property
     def feed(self) -> Feed:
@@ -302,12 +298,12 @@ def of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
 
 def _sources(events: Stream) -> tuple[Source, ...]:
     feed = events.feed
-    if isinstance(feed, Derived | Stepped):
+    if feed.steps_taken or feed.operator is not None:
         raise PlanError(
             "union() takes events of sources; results of operators, and rows after steps, cannot be "
             "united: unite the sources first"
         )
-    return feed.inputs if isinstance(feed, Union) else (feed,)
+    return feed.sources
 
 
 @dataclass(frozen=True)
@@ -373,7 +369,7 @@ class KeyedEvents:
 
 def _warn_of_ties(node: WindowBy | Reorder, frames: tuple[DataFrame, ...]) -> None:
     """On the line of the program that adds the operator; of a batch DataFrame no row is late."""
-    warning = tie_warning(node) if any(frame.isStreaming for frame in frames) else None
+    warning = node.tie_warning if any(frame.isStreaming for frame in frames) else None
     if warning is not None:
         ours = takewhile(lambda frame: frame.filename.startswith(_PACKAGE), stack(context=0))
         warnings.warn(warning, TidegateWarning, stacklevel=1 + len(list(ours)))
@@ -437,7 +433,9 @@ class WindowedEvents:
             raise PlanError(f"join() takes events with windows, such as events.window(…), got {other!r}")
         frames = of_one_kind(*self.frames, *other.frames, what="join()")
         flags = _nulls_match(nulls_match, len(self.node.input.keys))
-        return Rows(frames, Join(self.node, other.node, how, match, where, flags))
+        plan = Join(self.node, other.node, how, match, where, flags)
+        compile(plan)  # refused here, where both sides are known: channels that they cannot share
+        return Rows(frames, plan)
 
 
 class Startable:
@@ -453,7 +451,7 @@ class Startable:
     @property
     def channels(self) -> tuple[str, ...]:
         """The names of the channels rows can leave through."""
-        return tuple(self.node.channels)
+        return tuple(compile(self.node).channels)
 
     def explain(self, *, fusion: Fusion | None = None) -> None:
         """Print the logical and the physical plan.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegate.api.events import Runnable, Startable, of_one_kind, shown
+from tidegate.api.events import Runnable, Startable, of_one_kind
+from tidegate.dataflow import compile
 from tidegate.errors import PlanError
 from tidegate.plan.feeds import Source
-from tidegate.plan.nodes import Together, sources_of
-from tidegate.plan.rewrite import with_numbers
+from tidegate.plan.nodes import Output, Together
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame
@@ -23,7 +23,7 @@ class SideBySide(Startable):
     plan: Together
 
     def __repr__(self) -> str:
-        return shown(self)
+        return f"<{type(self).__name__} {self.plan.label()}>"  # its results have columns of their own
 
     @property
     def node(self) -> Together:
@@ -48,11 +48,19 @@ def together(**results: Runnable) -> SideBySide:
     for name, result in results.items():
         if not isinstance(result, Runnable):
             raise PlanError(f"together({name}=…) takes results such as events.agg(…), got {result!r}")
-        sources = zip(result.frames, sources_of(result.node), strict=True)
-        numbers = [_number(frame, source, read) for frame, source in sources]
-        branches.append((name, with_numbers(result.node, numbers)))
+        branches.append((name, _numbered(result, read)))
     frames = of_one_kind(*(frame for frame, _ in read), what="together()")
-    return SideBySide(frames, Together(tuple(branches)))
+    plan = Together(tuple(branches))
+    compile(plan)  # refused here: channels that branches cannot share
+    return SideBySide(frames, plan)
+
+
+def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> Output:
+    """The plan with its sources numbered as those that are read; what is new among them is added."""
+    frames = iter(result.frames)
+    return result.node.with_sources(
+        lambda source: replace(source, number=_number(next(frames), source, read))
+    )
 
 
 def _number(frame: DataFrame, source: Source, read: list[tuple[DataFrame, Source]]) -> int:

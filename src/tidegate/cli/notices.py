@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 from tidegate.dataflow import compile
 from tidegate.pipeline.load import Job
-from tidegate.plan.ties import tie_warnings
 
 
 def warn(jobs: Iterable[Job]) -> None:
     """Say what the queries of a file may do that their author does not expect."""
     for job in jobs:
-        for warning in (
-            [] if job.insert.plan is None else tie_warnings(compile(job.insert.plan).operators)
-        ):
-            print(f"tidegate: warning: {job.name}: {warning}", file=sys.stderr)
+        operators = () if job.insert.plan is None else compile(job.insert.plan).operators
+        for operator in operators:
+            if operator.tie_warning is not None:
+                print(f"tidegate: warning: {job.name}: {operator.tie_warning}", file=sys.stderr)

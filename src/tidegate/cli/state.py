@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.cli.failures import OK
 from tidegate.cli.session import end_on_sigterm, session
 from tidegate.cli.views import size
-from tidegate.dataflow.identity import SHARED
+from tidegate.dataflow.identity import lines
 from tidegate.errors import StateError
 
 if TYPE_CHECKING:
@@ -72,16 +72,16 @@ def _values(state: OperatorState) -> dict[str, Any]:
 
 
 def _text(number: int, state: OperatorState) -> str:
-    lines = [f"operator {number}"]
-    lines += [f"  {part}: {value}" for part, value in state.identity.items() if part not in SHARED]
-    lines += [
+    told = [
+        f"operator {number}: {state.identity['operator']}",
+        *(f"  {line}" for line in lines(state.identity)),
         f"  open: {state.open:,}",
         f"  keys in state: {state.keys:,}",
         f"  size: {size(state.bytes)} in {state.pages:,} pages of {state.buckets:,} buckets",
         f"  watermark: {_instant(state.watermark) or 'none yet'}",
         f"  next due: {_instant(state.next_due) or 'nothing'}",
     ]
-    return "\n".join(lines)
+    return "\n".join(told)
 
 
 def _instant(time: int | None) -> str | None:

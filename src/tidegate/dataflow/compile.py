@@ -1,30 +1,37 @@
-"""From an optimized plan to a dataflow: the only place that walks a plan to see who reads whom."""
+"""From an optimized plan to a dataflow: the only place that asks a plan who reads whom."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
 from tidegate.errors import PlanError
+from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
 from tidegate.plan.counters import COUNTERS
-from tidegate.plan.feeds import Source, crossings, made_due, read_by
-from tidegate.plan.inlets import Inlet
-from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Output, Plan, Together, outlets_of
+from tidegate.plan.feeds import Source
+from tidegate.plan.identity import Values
+from tidegate.plan.inputs import Input
+from tidegate.plan.nodes import Output, Plan
 from tidegate.plan.steps import Policy
 from tidegate.plan.time import Micros
+
+#: What an input reads that no operator feeds, in checkpoints.
+SOURCES = "sources"
 
 
 def compile(plan: Plan) -> Dataflow:
     """The dataflow of a plan. Operators that branches share are one vertex, and run once."""
-    builder = _Builder(shares=isinstance(plan, Together))
-    for channel, operator in outlets_of(plan).items():
-        builder.add(operator, channel)
+    builder = _Builder(dict(plan.outputs), plan.shares)
+    for operator in plan.outputs.values():
+        builder.add(operator)
     vertices = tuple(builder.vertices)
     return Dataflow(
         tuple(builder.sources[number] for number in sorted(builder.sources)),
         vertices,
-        plan.channels,
+        _channels(builder.outputs, vertices),
         _counters(vertices),
         _shedding(vertices),
     )
@@ -34,35 +41,63 @@ def compile(plan: Plan) -> Dataflow:
 class _Builder:
     """A dataflow as far as it has been built."""
 
+    outputs: Mapping[str, Output]
     shares: bool
     vertices: list[Vertex] = field(default_factory=list)
     sources: dict[int, Source] = field(default_factory=dict)
 
-    def add(self, operator: Output, channel: str | None = None) -> int:
+    def add(self, operator: Output) -> int:
         """The number of an operator; it is added after those it reads, unless a branch has added it."""
         for known in self.vertices if self.shares else ():
             if known.operator == operator:
-                if channel is not None:
-                    self.vertices[known.number] = replace(known, channel=channel)
                 return known.number
-        upstream = [self._upstream(inlet) for inlet in operator.inlets]
+        upstream = [self._upstream(one) for one in operator.inputs]
         number = len(self.vertices)
         name = f"{number + 1} {operator.title}"
-        names = [name] if len(upstream) == 1 else [f"{name}, {side}" for side in SIDES]
-        edges = tuple(map(_edge, names, operator.inlets, upstream))
-        self.vertices.append(Vertex(number, name, operator, edges, self._delay(edges), channel))
+        names = [name] if len(upstream) == 1 else [f"{name}, {side}" for side in operator.input_names]
+        edges = tuple(map(_edge, names, operator.inputs, upstream))
+        channel = next((name for name, end in self.outputs.items() if end == operator), None)
+        self.vertices.append(
+            Vertex(
+                number,
+                self._id(operator),
+                name,
+                operator,
+                edges,
+                self._delay(edges),
+                channel,
+                self._identity(operator, edges, channel),
+            )
+        )
         return number
 
-    def _upstream(self, inlet: Inlet) -> int | tuple[int, ...]:
+    def _upstream(self, one: Input) -> int | tuple[int, ...]:
         """Another vertex, or sources. Branches share those they have in common; others share none."""
-        if inlet.above:
-            return self.add(inlet.above.input)
+        if one.feed.operator is not None:
+            return self.add(one.feed.operator)
         numbers = []
-        for source in read_by(inlet.feed):
+        for source in one.feed.read:
             number = source.number if self.shares else len(self.sources)
             self.sources[number] = source
             numbers.append(number)
         return tuple(numbers)
+
+    def _id(self, operator: Output) -> str:
+        """Its kind, numbered from the sources on: windows, keys and operators of other kinds may change.
+
+        Results side by side may be renamed, so their names are no part of it.
+        """
+        before = sum(vertex.operator.kind == operator.kind for vertex in self.vertices)
+        return f"{operator.kind} {before + 1}" if before else operator.kind
+
+    def _identity(self, operator: Output, edges: tuple[Edge, ...], channel: str | None) -> Values:
+        own = operator.identity()
+        read = (SOURCES if edge.vertex is None else self.vertices[edge.vertex].id for edge in edges)
+        inputs = {
+            name: {"reads": upstream, **given}
+            for upstream, (name, given) in zip(read, own["inputs"].items(), strict=True)
+        }
+        return own | {"inputs": inputs, "settings": {"channel": channel, **operator.settings()}}
 
     def _delay(self, edges: tuple[Edge, ...]) -> Micros:
         delays = [
@@ -72,19 +107,29 @@ class _Builder:
         return Micros(max(delays))
 
 
-def _edge(name: str, inlet: Inlet, upstream: int | tuple[int, ...]) -> Edge:
-    *before, last = crossings(inlet.feed) or (None,)
+def _edge(name: str, one: Input, upstream: int | tuple[int, ...]) -> Edge:
+    *before, last = one.feed.python_stages or (None,)
     fused = last.steps if last is not None and last.packed else ()
     apart = [*before, last] if last is not None and not last.packed else before
     return Edge(
         name,
-        inlet,
+        one,
         upstream,
-        inlet.above.hold_back if inlet.above else Micros(0),
-        tuple(crossing.steps for crossing in apart),
+        one.feed.hold_back,
+        tuple(stage.steps for stage in apart),
         fused,
-        made_due(inlet.feed),
+        one.feed.watermark_triggered,
     )
+
+
+def _channels(outputs: Mapping[str, Output], vertices: tuple[Vertex, ...]) -> dict[str, pa.Schema]:
+    """Every channel rows leave through, with their columns there; results by their names."""
+    channels = {name: operator.schema for name, operator in outputs.items()} | {ERROR_CHANNEL: ERRORS}
+    for name, columns in (sent for vertex in vertices for sent in vertex.operator.side_outputs):
+        schema = pa.schema([column.with_nullable(True) for column in columns])
+        if channels.setdefault(name, schema) != schema:
+            raise PlanError(f"rows of other columns go to the channel {name!r} already: name another")
+    return channels
 
 
 def _counters(vertices: tuple[Vertex, ...]) -> tuple[str, ...]:

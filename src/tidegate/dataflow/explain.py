@@ -2,26 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 
+from tidegate.dataflow.compile import compile
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
 from tidegate.plan.channels import MAIN
 from tidegate.plan.feeds import Node, Source
-from tidegate.plan.nodes import Output, Together
+from tidegate.plan.nodes import Plan
 from tidegate.plan.steps import Step
 from tidegate.plan.time import render
 
 
-def render_logical(plan: Node) -> str:
+def render_logical(plan: Plan) -> str:
     """The logical tree, the result on top. What operators side by side share is drawn once."""
-    drawn: list[Node] | None = [] if isinstance(plan, Together) else None
+    shared: tuple[Node, ...] = compile(plan).operators if plan.shares else ()
+    drawn: list[Node] = []
 
     def lines(node: Node, depth: int) -> Iterator[str]:
-        known = drawn is not None and isinstance(node, Output) and node in drawn
+        known = node in drawn
         yield "  " * depth + node.label() + (" (as above)" if known else "")
         if known:
             return
-        if drawn is not None:
+        if node in shared:
             drawn.append(node)
-        for child in node.inputs:
+        for child in node.children:
             yield from lines(child, depth + 1)
 
     return "\n".join(lines(plan, 0))

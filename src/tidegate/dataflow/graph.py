@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.plan.feeds import Source
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.identity import Values
+from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
-from tidegate.plan.policies import SideOutput
 from tidegate.plan.steps import Policy, Step
 from tidegate.plan.time import Micros
 
@@ -24,7 +24,7 @@ class Edge:
 
     #: What late rows and messages call it: the operator, and of several inputs which one.
     name: str
-    inlet: Inlet
+    input: Input
     #: The sources, by number, or the vertex whose results these are.
     upstream: tuple[int, ...] | int
     #: How far the watermark of these rows lies behind that of the operator they come from.
@@ -48,7 +48,7 @@ class Edge:
 
     @property
     def time(self) -> str:
-        return self.inlet.feed.time
+        return self.input.feed.time
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -60,6 +60,8 @@ class Vertex:
     """One stateful operator."""
 
     number: int
+    #: What checkpoints call it: it stays where windows, keys or other operators change.
+    id: str
     #: What metrics, explain and messages call it.
     name: str
     operator: Output
@@ -68,6 +70,8 @@ class Vertex:
     delay: Micros
     #: The channel by which its results leave the query; None if only other operators read them.
     channel: str | None
+    #: What its stored state depends on, and under `settings` what may change between two starts.
+    identity: Values
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,8 @@ class Dataflow:
     @property
     def late_channels(self) -> set[str]:
         """The channels that late rows go to."""
-        policies = (edge.inlet.late for vertex in self.vertices for edge in vertex.edges)
-        return {policy.channel for policy in policies if isinstance(policy, SideOutput)}
+        channels = {edge.input.late.channel for vertex in self.vertices for edge in vertex.edges}
+        return {channel for channel in channels if channel is not None}
 
     @property
     def may_be_idle(self) -> bool:

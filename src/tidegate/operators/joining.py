@@ -24,7 +24,6 @@ from tidegate.operators.row_table import RowTable
 from tidegate.operators.rows import OWN, RowInput
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import made_due
 from tidegate.plan.joins import SIDES, Side, keeps, nulls_text, window_names
 from tidegate.plan.nodes import Join
 from tidegate.plan.windowing import WindowBy
@@ -46,12 +45,12 @@ class JoinSide(RowInput):
     """The rows of one side, kept until nothing can meet them any more."""
 
     def __init__(self, plan: Join, window: WindowBy, name: Side, rows: RowTable) -> None:
-        super().__init__(window.inlet, name)
+        super().__init__(window.as_input, name)
         self.side = name
         self.known_keys = plan.keyed.keys
         self.counted_as = f"{name}_rows"
         self.lateness = AllowedLatenessTracker(window.lateness)
-        self.judges = not made_due(window.inlet.feed)
+        self.judges = not window.as_input.feed.watermark_triggered
         #: Do rows that meet nothing leave alone? Then it is remembered which have met something.
         self.keeps = keeps(plan.how, name)
         self.rows = rows

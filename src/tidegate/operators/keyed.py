@@ -19,7 +19,7 @@ from tidegate.operators.messages import Message, count_messages
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.inputs import Input
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windowing import Emit
 
@@ -93,7 +93,7 @@ class KeyedInput(ABC):
     #: The counter of its rows, where an operator has several inputs.
     counted_as: str | None = None
 
-    def __init__(self, inlet: Inlet, name: str = PARTIALS) -> None:
+    def __init__(self, inlet: Input, name: str = PARTIALS) -> None:
         self.name = name
         self.time = inlet.feed.time
         self.keys = inlet.keyed.keys
@@ -222,7 +222,7 @@ class KeyedKernel(KeyedInput):
     outlet = MAIN
 
     def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
-        [inlet] = plan.inlets
+        [inlet] = plan.inputs
         super().__init__(inlet)
         self.schema = plan.schema
 

@@ -27,7 +27,6 @@ from tidegate.operators.late import instants
 from tidegate.operators.row_table import RowTable
 from tidegate.operators.state import KEY, BucketState
 from tidegate.plan.counters import LATE_AT_WATERMARK
-from tidegate.plan.feeds import made_due
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windowing import Emit
 
@@ -92,7 +91,7 @@ class RowKernel(RowInput, KeyedKernel):
 
     def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
         super().__init__(plan)
-        self.judges = not made_due(plan.feed)
+        self.judges = not plan.feed.watermark_triggered
 
     def in_time(self, turn: Turn) -> pl.DataFrame | None:
         """What came, in that order, without what came too late and is not moved to now."""

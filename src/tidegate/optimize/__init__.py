@@ -1,14 +1,12 @@
 """Logical rewrites: one rule a module, applied once each in this order, to each operator."""
 
-from dataclasses import replace
-
 from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.fuse_steps import fuse_steps
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
-from tidegate.plan.inlets import Inlet
-from tidegate.plan.nodes import Output, Plan, Together
-from tidegate.plan.rewrite import over, with_inlets
+from tidegate.plan.feeds import Derived
+from tidegate.plan.inputs import Input
+from tidegate.plan.nodes import Output, Plan
 from tidegate.plan.steps import Fusion
 
 #: Rules that look at one operator.
@@ -18,21 +16,23 @@ RULES = (final_has_no_lateness, processing_time_is_never_late)
 def optimize(plan: Plan, fusion: Fusion | None = None) -> Plan:
     """The plan that means the same and does less."""
     fusion = fusion or Fusion()
-    if isinstance(plan, Together):
-        # Each reads other columns of what they share, so all columns stay.
-        branches = ((name, _optimized(branch, fusion)) for name, branch in plan.branches)
-        return Together(tuple(branches))
-    return _optimized(plan, fusion, prunes=True)
+    # Of what operators share each reads other columns, so all columns stay.
+    prunes = not plan.shares
+    optimized = {
+        name: _optimized(operator, fusion, prunes=prunes) for name, operator in plan.outputs.items()
+    }
+    return plan.with_outputs(optimized)
 
 
-def _optimized(plan: Output, fusion: Fusion, *, prunes: bool = False) -> Output:
-    def above(inlet: Inlet) -> Inlet:
-        if inlet.above is None:
-            return inlet
-        feed = replace(inlet.above, input=_optimized(inlet.above.input, fusion, prunes=prunes))
-        return over(inlet, feed)
+def _optimized(plan: Output, fusion: Fusion, *, prunes: bool) -> Output:
+    def below(one: Input) -> Input:
+        feed = one.feed
+        if feed.operator is None:
+            return one
+        rows = Derived(_optimized(feed.operator, fusion, prunes=prunes), feed.time)
+        return one.through(feed.over(rows))
 
-    plan = with_inlets(plan, above)
+    plan = plan.map_inputs(below)
     for rule in RULES:
         plan = rule(plan)
     plan = prune_columns(plan) if prunes else plan

@@ -9,19 +9,17 @@ where time already is.
 
 from dataclasses import replace
 
-from tidegate.plan.feeds import processing_time
-from tidegate.plan.inlets import Inlet
+from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Reassign
-from tidegate.plan.rewrite import with_inlets
 from tidegate.plan.time import LONGEST
 
 _WHATEVER_THE_CLOCK_DOES = Reassign(LONGEST)
 
 
 def processing_time_is_never_late(plan: Output) -> Output:
-    return with_inlets(plan, _never_late)
+    return plan.map_inputs(_never_late)
 
 
-def _never_late(inlet: Inlet) -> Inlet:
-    return replace(inlet, late=_WHATEVER_THE_CLOCK_DOES) if processing_time(inlet.feed) else inlet
+def _never_late(one: Input) -> Input:
+    return replace(one, late=_WHATEVER_THE_CLOCK_DOES) if one.feed.processing_time else one

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidegate.api import aggregates, emit, late, windows
 from tidegate.api.events import Events, Runnable, processing_time
+from tidegate.dataflow import compile
 from tidegate.errors import PipelineError, PlanError, did_you_mean
 from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
@@ -159,7 +160,7 @@ class _Builder:
 
     def check_channels(self, insert: Insert) -> None:
         """Each channel has a sink, but for errors, which are counted anyway; each sink has a channel."""
-        channels = [MAIN, ERROR_CHANNEL] if insert.plan is None else list(insert.plan.channels)
+        channels = [MAIN, ERROR_CHANNEL] if insert.plan is None else list(compile(insert.plan).channels)
         for name in insert.sinks:
             if name not in channels:
                 problem = f"no channel {name!r}; {did_you_mean(name, channels)}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.operators.kernels import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
-from tidegate.plan.feeds import Feed, Node
+from tidegate.plan.feeds import Node
 from tidegate.plan.nodes import Plan
 from tidegate.plan.time import render
 from tidegate.sql.program import Projection
@@ -42,7 +44,7 @@ def as_json(job: Job) -> dict[str, Any]:
         "logical": None if plan is None else _tree(plan),
         "physical": [] if plan is None else _stages(compile(plan)),
         "hold_backs": _hold_backs(job),
-        "channels": {} if plan is None else {c: s.names for c, s in plan.channels.items()},
+        "channels": {c: s.names for c, s in _channels(job).items()},
         "sinks": _sinks(job),
     }
 
@@ -126,13 +128,16 @@ def _sinks(job: Job) -> dict[str, str]:
     for channel, table in job.insert.sinks.items():
         options = [v for name, v in table.options.items() if name not in ("dsn", "limit")]
         shown[channel] = " ".join([table.connector, *options])
-    plan = job.insert.plan
-    missing = [] if plan is None else [channel for channel in plan.channels if channel not in shown]
+    missing = [channel for channel in _channels(job) if channel not in shown]
     return shown | dict.fromkeys(missing, "counted only")
 
 
+def _channels(job: Job) -> Mapping[str, pa.Schema]:
+    return {} if job.insert.plan is None else compile(job.insert.plan).channels
+
+
 def _tree(node: Node) -> dict[str, Any]:
-    return {"node": node.label(), "inputs": [_tree(child) for child in node.inputs]}
+    return {"node": node.label(), "inputs": [_tree(child) for child in node.children]}
 
 
 def _flow(job: Job, number: int) -> Iterator[str]:
@@ -144,7 +149,7 @@ def _flow(job: Job, number: int) -> Iterator[str]:
     vertices = () if plan is None else compile(plan).vertices
     for vertex in reversed(vertices):
         name = f"q{number}s{vertex.number}"
-        yield f"    {name}[{_label(*_labels(vertex.operator))}]"
+        yield f"    {name}[{_label(*vertex.operator.labels())}]"
         for edge in vertex.edges:
             upstream = [f"q{number}s{edge.vertex}"] if edge.vertex is not None else []
             upstream += (streams[source] for source in edge.sources)
@@ -154,12 +159,6 @@ def _flow(job: Job, number: int) -> Iterator[str]:
         if plan is not None:
             last = len(vertices) - 1
             yield f"    q{number}s{last} -- {channel} --> q{number}{channel}"
-
-
-def _labels(node: Node) -> list[str]:
-    """The nodes of one operator, as rows pass them."""
-    below = [] if isinstance(node, Feed) else [label for one in node.inputs for label in _labels(one)]
-    return below if isinstance(node, Feed) else [*below, node.label()]
 
 
 def _label(*lines: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 
+from tidegate.plan.identity import Values, plain
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -57,6 +59,17 @@ class Aggregate(ABC):
     def parameters(self) -> dict[str, object]:
         """What tells this aggregate from another of its class, apart from the column."""
         return {}
+
+    @property
+    def registered(self) -> str:
+        """What checkpoints call it. A program's own is told from ours, whose names it may have."""
+        ours = type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return self.name if ours else f"own {self.name}"
+
+    def identity(self) -> Values:
+        """The registered name, the column and the arguments: never where the class lies."""
+        arguments = plain(self.parameters())
+        return {"aggregate": self.registered, "column": self.column, "arguments": arguments}
 
     def __str__(self) -> str:
         shown = [self.column or "*", *(f"{k}={v}" for k, v in self.parameters().items())]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
+from tidegate.plan.identity import Values
 
 #: The column that rows get when their event time is not a timestamp column of their own.
 EVENT_TIME = "event_time"
@@ -135,6 +136,11 @@ class EventTime:
     def native(self) -> bool:
         """Whether rows keep their own column as event time; otherwise they get one more."""
         return len(self.parts) == 1 and self.parts[0][0] is None and self.parts[0][1].type == "timestamp"
+
+    def identity(self) -> Values:
+        """Messages, their columns, and the registered names of how these are read."""
+        parts = [{"message": m, "column": at.column, "type": at.type} for m, at in self.parts]
+        return {"kind": "event_time", "parts": parts}
 
     def __str__(self) -> str:
         """Where the time is, and how it is read: `ms as unixtimestamp_ms`, `order.at or click.at`."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.columns import field_of, listed, readable, refuse_twins, refuse_unusable
 from tidegate.plan.event_time import EventTime
+from tidegate.plan.identity import Values
 from tidegate.plan.steps import Step
 from tidegate.plan.time import Micros, ProcessingTime, render
 
@@ -25,7 +27,9 @@ class Node(Protocol):
     """What every logical node offers."""
 
     @property
-    def inputs(self) -> tuple[Node, ...]: ...
+    def children(self) -> tuple[Node, ...]:
+        """What it is put over, for those who draw plans."""
+        ...
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -35,8 +39,26 @@ class Node(Protocol):
         ...
 
 
+class _Read:
+    """Rows that are read, of one source or several: no operator, and no step, has had them before."""
+
+    python_stages: ClassVar[tuple[Stepped, ...]] = ()
+    steps_taken: ClassVar[tuple[Step, ...]] = ()
+    operator: ClassVar[None] = None
+    hold_back: ClassVar[Micros] = Micros(0)
+    watermark_triggered: ClassVar[bool] = False
+    sheds: ClassVar[bool] = False
+
+    @property
+    def origin(self) -> Self:
+        return self
+
+    def over(self, rows: Feed) -> Feed:
+        return rows
+
+
 @dataclass(frozen=True)
-class Source:
+class Source(_Read):
     """Rows with an event time. `columns` is what the plan above reads; None is everything.
 
     `declared` says where the event time comes from if it is not simply the column `time`: then that
@@ -65,7 +87,7 @@ class Source:
             )
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return ()
 
     @property
@@ -79,10 +101,35 @@ class Source:
         return isinstance(self.declared, ProcessingTime)
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self,)
+
+    @property
+    def read(self) -> tuple[Source, ...]:
+        return (self,)
+
+    def with_sources(self, change: Callable[[Source], Source]) -> Feed:
+        return change(self)
+
+    def only(self, columns: set[str]) -> Source:
+        chosen = tuple(name for name in self.row_schema.names if name in columns)
+        return replace(self, columns=chosen)
+
+    @property
     def packed_where_read(self) -> bool:
         """Are rows packed by who reads them? Only if nothing of Spark's is needed for their time."""
         plain = self.declared is None and self.row_schema.field(self.time).type.tz is not None
         return self.packs and plain and self.max_future == MAX_FUTURE and self.idle_after is None
+
+    def settings(self) -> Values:
+        """Where the event time comes from, and how long rows may take: not what state is laid out by."""
+        return {
+            "time": self.time,
+            "declared": None if self.declared is None else self.declared.identity(),
+            "tolerance": self.tolerance,
+            "max_future": self.max_future,
+            "idle_after": self.idle_after,
+        }
 
     def label(self) -> str:
         columns = ", ".join(self.schema.names)
@@ -96,13 +143,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(_Read):
     """The rows of several sources; their watermark is the lowest of theirs."""
 
-    inputs: tuple[Source, ...]
+    sources: tuple[Source, ...]
 
     def __post_init__(self) -> None:
-        first, *others = self.inputs
+        first, *others = self.sources
         for other in others:
             if other.processing_time != first.processing_time:
                 raise PlanError("union() of event time and processing time: they do not compare")
@@ -118,12 +165,30 @@ class Union:
                 )
 
     @property
+    def children(self) -> tuple[Node, ...]:
+        return self.sources
+
+    @property
     def schema(self) -> pa.Schema:
-        return self.inputs[0].schema
+        return self.sources[0].schema
 
     @property
     def time(self) -> str:
-        return self.inputs[0].time
+        return self.sources[0].time
+
+    @property
+    def processing_time(self) -> bool:
+        return self.sources[0].processing_time
+
+    @property
+    def read(self) -> tuple[Source, ...]:
+        return self.sources
+
+    def with_sources(self, change: Callable[[Source], Source]) -> Feed:
+        return Union(tuple(map(change, self.sources)))
+
+    def only(self, columns: set[str]) -> Union:
+        return Union(tuple(source.only(columns) for source in self.sources))
 
     def label(self) -> str:
         return "Union"
@@ -135,6 +200,10 @@ class Derived:
 
     input: Output
     time: str
+
+    python_stages: ClassVar[tuple[Stepped, ...]] = ()
+    steps_taken: ClassVar[tuple[Step, ...]] = ()
+    read: ClassVar[tuple[Source, ...]] = ()
 
     def __post_init__(self) -> None:
         if self.input.no_events is not None:
@@ -148,7 +217,7 @@ class Derived:
             )
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -156,9 +225,42 @@ class Derived:
         return self.input.schema
 
     @property
+    def origin(self) -> Derived:
+        return self
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return self.input.sources
+
+    @property
+    def operator(self) -> Output:
+        return self.input
+
+    @property
     def hold_back(self) -> Micros:
-        """How far the watermark of these events lies behind that of the operator's input."""
         return self.input.times[self.time]
+
+    @property
+    def watermark_triggered(self) -> bool:
+        return not self.input.passes
+
+    @property
+    def processing_time(self) -> bool:
+        stamped = any(source.processing_time for source in self.sources)
+        return stamped and not self.watermark_triggered
+
+    @property
+    def sheds(self) -> bool:
+        return self.input.sheds
+
+    def over(self, rows: Feed) -> Feed:
+        return rows
+
+    def with_sources(self, change: Callable[[Source], Source]) -> Feed:
+        return replace(self, input=self.input.with_sources(change))
+
+    def only(self, columns: set[str]) -> Derived:
+        return replace(self, input=self.input.only(columns))
 
     def label(self) -> str:
         return f"Events[time={self.time}, hold_back={render(self.hold_back)}]"
@@ -184,7 +286,7 @@ class Stepped:
         refuse_unusable(self.schema.names)
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -195,52 +297,72 @@ class Stepped:
     def time(self) -> str:
         return self.input.time
 
+    @property
+    def origin(self) -> Source | Union | Derived:
+        """What the rows come from, before any steps."""
+        return self.input.origin
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources at the bottom, from left to right."""
+        return self.input.sources
+
+    @property
+    def read(self) -> tuple[Source, ...]:
+        """The sources that these are rows of; none if they are results of an operator."""
+        return self.input.read
+
+    @property
+    def operator(self) -> Output | None:
+        """The operator that these are results of, if so."""
+        return self.input.operator
+
+    @property
+    def hold_back(self) -> Micros:
+        """How far the watermark of these rows lies behind that of the operator they come from."""
+        return self.input.hold_back
+
+    @property
+    def python_stages(self) -> tuple[Stepped, ...]:
+        """The stages of steps that rows pass, first to last."""
+        return (*self.input.python_stages, self)
+
+    @property
+    def steps_taken(self) -> tuple[Step, ...]:
+        """The steps of all stages in one row."""
+        return (*self.input.steps_taken, *self.steps)
+
+    @property
+    def watermark_triggered(self) -> bool:
+        """Are these results that the watermark made due? They came before it, so none is late."""
+        return self.input.watermark_triggered
+
+    @property
+    def processing_time(self) -> bool:
+        """Are these rows of a source, stamped with the time they come at?"""
+        return self.input.processing_time
+
+    @property
+    def sheds(self) -> bool:
+        """Have some of the rows gone because of the load?"""
+        return self.input.sheds or any(step.sheds is not None for step in self.steps)
+
+    def over(self, rows: Feed) -> Feed:
+        """The same steps over rows that come from elsewhere."""
+        return replace(self, input=self.input.over(rows))
+
+    def with_sources(self, change: Callable[[Source], Source]) -> Feed:
+        """The same rows of other sources, which are changed from left to right."""
+        return replace(self, input=self.input.with_sources(change))
+
+    def only(self, columns: set[str]) -> Stepped:
+        """The rows with these columns, if others can be left out: what functions read nobody knows."""
+        return self
+
     def label(self) -> str:
         steps = ", ".join(map(str, self.steps))
         return f"Fused[{steps}]" if len(self.steps) > 1 else f"Step[{steps}]"
 
 
-#: What has rows with an event time.
+#: What has rows with an event time. Each kind answers what `Stepped` says about the questions.
 Feed = Source | Union | Derived | Stepped
-
-
-def origin(feed: Feed) -> Source | Union | Derived:
-    """What rows come from, before any steps."""
-    return origin(feed.input) if isinstance(feed, Stepped) else feed
-
-
-def crossings(feed: Feed) -> tuple[Stepped, ...]:
-    """The steps that rows of a feed take, first to last."""
-    return (*crossings(feed.input), feed) if isinstance(feed, Stepped) else ()
-
-
-def steps_of(feed: Feed) -> tuple[Step, ...]:
-    """All of them in one row."""
-    return tuple(step for crossing in crossings(feed) for step in crossing.steps)
-
-
-def processing_time(feed: Feed) -> bool:
-    """Are these rows of a source, stamped with the time they come at?"""
-    return not made_due(feed) and any(source.processing_time for source in sources_below(feed))
-
-
-def made_due(feed: Feed) -> bool:
-    """Are these results that the watermark made due? They came before it, so none of them is late."""
-    below = origin(feed)
-    return isinstance(below, Derived) and not below.input.passes
-
-
-def read_by(feed: Feed) -> tuple[Source, ...]:
-    """The sources that a feed is rows of."""
-    below = origin(feed)
-    if isinstance(below, Derived):
-        return ()
-    return below.inputs if isinstance(below, Union) else (below,)
-
-
-def sources_below(feed: Feed) -> tuple[Source, ...]:
-    """The sources at the bottom of a feed, from left to right."""
-    below = origin(feed)
-    if not isinstance(below, Derived):
-        return read_by(below)
-    return tuple(one for inlet in below.input.inlets for one in sources_below(inlet.feed))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.channels import MAIN, check_channel
+from tidegate.plan.channels import check_channel
 from tidegate.plan.columns import listed
 from tidegate.plan.conditions import check_condition
 from tidegate.plan.counters import JOIN_COUNTERS
-from tidegate.plan.feeds import Node, Source, sources_below
-from tidegate.plan.inlets import Inlet, KeyBy
+from tidegate.plan.feeds import Node, Source
+from tidegate.plan.identity import Values, typed
+from tidegate.plan.inputs import Input, KeyBy
 from tidegate.plan.joins import (
     SIDES,
     How,
@@ -30,15 +31,15 @@ from tidegate.plan.joins import (
     reach,
     window_names,
 )
+from tidegate.plan.operator import Operator
 from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.stages import Aside, channels_of
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Emit, WindowBy
 from tidegate.plan.windows import Window
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Operator):
     """Pairs of rows of two sides whose keys are equal and whose windows meet.
 
     Windows of fixed length meet where they overlap, or, with `match="within"`, where the row of the
@@ -55,27 +56,24 @@ class Join:
     where: str | None = None
     nulls_match: NullsMatch = None
 
-    retracts: ClassVar[bool] = False
+    kind: ClassVar[str] = "join"
+    input_names: ClassVar[tuple[str, ...]] = SIDES
     by_row: ClassVar[bool] = True
-    passes: ClassVar[bool] = False
-    aside: ClassVar[tuple[Aside, ...]] = ()
     counters: ClassVar[tuple[str, ...]] = JOIN_COUNTERS
-    gap_column: ClassVar[None] = None
-    result_key: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_choices(self.how, self.match)
         check_windows(self.left.window, self.right.window, self.match)
         self._check_keys()
         check_nulls_match(self.nulls_match, len(self.keyed.keys))
-        if len({source.processing_time for source in sources_of(self)}) > 1:
+        if len({source.processing_time for source in self.sources}) > 1:
             raise PlanError("join() of event time and processing time: they do not compare")
+        pairs = self.schema  # names that pairs cannot have are refused
         if self.where is not None:
-            check_condition(self.where, self.schema, "where")
-        channels_of({MAIN: self})
+            check_condition(self.where, pairs, "where")
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
     @property
@@ -87,13 +85,24 @@ class Join:
         return f"{self.left.window} × {self.right.window}"
 
     @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (self.left.inlet, self.right.inlet)
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.left.as_input, self.right.as_input)
 
-    def with_inlets(self, inlets: Sequence[Inlet]) -> Join:
-        """The same operator over other rows, or with other late policies."""
-        left, right = inlets
-        return replace(self, left=self.left.with_inlet(left), right=self.right.with_inlet(right))
+    def with_inputs(self, inputs: Sequence[Input]) -> Join:
+        left, right = inputs
+        return replace(self, left=self.left.over(left), right=self.right.over(right))
+
+    def identity(self) -> Values:
+        kept = ({"rows": typed(side.schema, side.schema.names)} for side in self.sides)
+        inputs = (side.identity() | rows for side, rows in zip(self.sides, kept, strict=True))
+        return {
+            "kind": self.kind,
+            "inputs": self.by_input(inputs),
+            "how": self.how,
+            "match": self.match,
+            "where": self.where,
+            "strict_keys": list(self.strict_keys),
+        }
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -110,10 +119,6 @@ class Join:
     @property
     def schema(self) -> pa.Schema:
         return self.pair.schema
-
-    @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of({MAIN: self})
 
     @property
     def no_events(self) -> str | None:
@@ -161,6 +166,10 @@ class Join:
         where = "" if self.where is None else f", where={self.where!r}"
         return f"Join[{self.how}, match={self.match}{nulls_text(self.nulls_match)}{where}]"
 
+    def labels(self) -> list[str]:
+        sides = [node.label() for side in self.sides for node in (side.input, side)]
+        return [*sides, self.label()]
+
     def _check_keys(self) -> None:
         types = [[side.schema.field(key).type for key in side.input.keys] for side in self.sides]
         if types[0] != types[1]:
@@ -187,6 +196,8 @@ class Together:
 
     branches: tuple[tuple[str, Output], ...]
 
+    shares: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if not self.branches:
             raise PlanError("together() needs results by name, such as totals=…, sessions=…")
@@ -194,12 +205,11 @@ class Together:
             check_channel(name, f"together() cannot name results {name!r}")
             if [one for _, one in self.branches].count(branch) > 1:
                 raise PlanError(f"together({name}=…): the same results are named twice")
-        if len({source.processing_time for source in sources_of(self)}) > 1:
+        if len({source.processing_time for source in self.sources}) > 1:
             raise PlanError("together() of event time and processing time: they do not compare")
-        channels_of(dict(self.branches))
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return tuple(branch for _, branch in self.branches)
 
     @property
@@ -207,8 +217,17 @@ class Together:
         raise PlanError("results side by side have no schema in common")
 
     @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of(dict(self.branches))
+    def sources(self) -> tuple[Source, ...]:
+        """What branches read, in order; sources that several share once."""
+        numbered = {one.number: one for _, branch in self.branches for one in branch.sources}
+        return tuple(numbered[number] for number in sorted(numbered))
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        return dict(self.branches)
+
+    def with_outputs(self, outputs: Mapping[str, Output]) -> Together:
+        return Together(tuple(outputs.items()))
 
     def label(self) -> str:
         return f"Together[{', '.join(name for name, _ in self.branches)}]"
@@ -216,16 +235,3 @@ class Together:
 
 #: What a query runs.
 Plan = Output | Together
-
-
-def outlets_of(plan: Plan) -> dict[str, Output]:
-    """The operators whose results leave a plan, by channel."""
-    return dict(plan.branches) if isinstance(plan, Together) else {MAIN: plan}
-
-
-def sources_of(plan: Plan) -> tuple[Source, ...]:
-    """The sources at the bottom of a plan, from left to right; those that are shared once."""
-    if isinstance(plan, Together):
-        numbered = {one.number: one for _, branch in plan.branches for one in sources_of(branch)}
-        return tuple(numbered[number] for number in sorted(numbered))
-    return tuple(source for inlet in plan.inlets for source in sources_below(inlet.feed))

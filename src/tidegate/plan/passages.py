@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.channels import MAIN, REJECTED, REJECTED_COLUMNS
+from tidegate.plan.channels import REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
 from tidegate.plan.counters import ADMISSION_COUNTERS, DEDUPE_COUNTERS, LATE_AT_WATERMARK
-from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, steps_of
-from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
-from tidegate.plan.policies import Drop, LatePolicy, Reassign
+from tidegate.plan.feeds import Feed, Node
+from tidegate.plan.identity import Values, typed
+from tidegate.plan.inputs import Input, KeyBy, SideChannel, check_late, refuse_moving_keys
+from tidegate.plan.operator import Operator
+from tidegate.plan.policies import Drop, LatePolicy
 from tidegate.plan.sla import Sla
-from tidegate.plan.stages import Aside, channels_of
-from tidegate.plan.steps import Shed
+from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import Window
 
 
-class _Passage:
+class _Passage(Operator):
     """What operators have in common that put out the rows they take in, by key."""
 
     input: KeyBy
     late: LatePolicy
 
-    retracts: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
-    #: Do rows go on in the batch they come in? Then whoever reads them judges them as a source's.
     passes: ClassVar[bool] = True
     no_events: ClassVar[str | None] = None
-    #: What metrics, plans and messages call it.
-    title: ClassVar[str]
-    counters: ClassVar[tuple[str, ...]] = ()
-    windows: ClassVar[tuple[Window, ...]] = ()
-    gap_column: ClassVar[None] = None
-    result_key: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def title(self) -> str:
+        """What metrics, plans and messages call it."""
+        return self.kind
+
+    @property
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -49,13 +46,15 @@ class _Passage:
         return self.input.schema
 
     @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (Inlet(self.input, self.late),)
+    def inputs(self) -> tuple[Input, ...]:
+        return (Input(self.input, self.late),)
 
-    def with_inlets(self, inlets: Sequence[Inlet]) -> Self:
-        """The same operator over other rows, or with another late policy."""
-        [inlet] = inlets
-        return replace(self, input=inlet.keyed, late=inlet.late)  # type: ignore[type-var]
+    def with_inputs(self, inputs: Sequence[Input]) -> Self:
+        [rows] = inputs
+        return replace(self, input=rows.keyed, late=rows.late)  # type: ignore[type-var]
+
+    def identity(self) -> Values:
+        return {"kind": self.kind, "inputs": self.by_input(one.identity() for one in self.inputs)}
 
     @property
     def keyed(self) -> KeyBy:
@@ -64,14 +63,6 @@ class _Passage:
     @property
     def feed(self) -> Feed:
         return self.input.input
-
-    @property
-    def aside(self) -> tuple[Aside, ...]:
-        return ()
-
-    @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of({MAIN: self})
 
     @property
     def times(self) -> dict[str, Micros]:
@@ -86,6 +77,9 @@ class _Passage:
     def stays(self) -> Micros | None:
         return max(self.times.values())
 
+    def labels(self) -> list[str]:
+        return [self.input.label(), self.label()]
+
     def _check_columns(self, name: str) -> None:
         for column in self.schema.names:
             readable(self.schema, column, f"{name}() keeps all columns")
@@ -99,7 +93,7 @@ class Reorder(_Passage):
     late: LatePolicy = Drop()
 
     passes: ClassVar[bool] = False
-    title: ClassVar[str] = "reorder"
+    kind: ClassVar[str] = "reorder"
     counters: ClassVar[tuple[str, ...]] = (LATE_AT_WATERMARK,)
 
     def __post_init__(self) -> None:
@@ -109,7 +103,16 @@ class Reorder(_Passage):
 
     @property
     def times(self) -> dict[str, Micros]:
-        return {self.feed.time: Micros(1 if isinstance(self.late, Reassign) else 0)}
+        return {self.feed.time: Micros(1 if self.late.moves else 0)}
+
+    @property
+    def tie_warning(self) -> str | None:
+        return tie_warning("reorder()", self.inputs[0])
+
+    def identity(self) -> Values:
+        rows = {"rows": typed(self.schema, self.schema.names)}
+        inputs = self.by_input(one.identity() | rows for one in self.inputs)
+        return {"kind": self.kind, "inputs": inputs}
 
     def label(self) -> str:
         return f"Reorder[late={self.late}]"
@@ -127,7 +130,7 @@ class Dedupe(_Passage):
     within: Micros
     late: LatePolicy = Drop()
 
-    title: ClassVar[str] = "dedupe"
+    kind: ClassVar[str] = "dedupe"
     counters: ClassVar[tuple[str, ...]] = DEDUPE_COUNTERS
 
     def __post_init__(self) -> None:
@@ -135,7 +138,7 @@ class Dedupe(_Passage):
             raise PlanError(
                 "dedupe() needs the columns that tell rows apart, such as on=['producer', 'seq']"
             )
-        if made_due(self.feed):
+        if self.feed.watermark_triggered:
             raise PlanError(
                 "dedupe() of results of another operator: it puts each of them out once; "
                 "dedupe the rows it reads"
@@ -144,8 +147,18 @@ class Dedupe(_Passage):
         self._check_columns("dedupe")
 
     @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (Inlet(self.input, self.late, self.within),)
+    def inputs(self) -> tuple[Input, ...]:
+        return (Input(self.input, self.late, self.within),)
+
+    def only(self, columns: set[str]) -> Dedupe:
+        """It needs the ids besides; late rows that leave do so with all columns."""
+        if self.late.channel is not None:
+            return self
+        own = {self.feed.time, *self.keyed.keys}
+        return self.with_feed(self.feed.only(columns | own))
+
+    def identity(self) -> Values:
+        return super().identity() | {"within": self.within, "ids": "keyed digests"}
 
     def label(self) -> str:
         return f"Dedupe[within={render(self.within)}, late={self.late}]"
@@ -160,20 +173,26 @@ class Admit(_Passage):
 
     late: LatePolicy = field(default=Drop(), init=False, repr=False)
 
-    title: ClassVar[str] = "admit"
+    kind: ClassVar[str] = "admit"
     counters: ClassVar[tuple[str, ...]] = ADMISSION_COUNTERS
 
-    def with_inlets(self, inlets: Sequence[Inlet]) -> Self:
-        [inlet] = inlets
-        return replace(self, input=inlet.keyed)  # it drops nothing for being late
+    def with_inputs(self, inputs: Sequence[Input]) -> Self:
+        [rows] = inputs
+        return replace(self, input=rows.keyed)  # it drops nothing for being late
+
+    def identity(self) -> Values:
+        return super().identity() | {"shards": self.sla.shards}
+
+    def settings(self) -> Values:
+        return super().settings() | {"limits": self.sla.settings()}
 
     def __post_init__(self) -> None:
-        if made_due(self.feed):
+        if self.feed.watermark_triggered:
             raise PlanError(
                 "admit() of results of another operator: they come when the watermark lets them; "
                 "admit the rows it reads"
             )
-        if _sheds(self.feed):
+        if self.feed.sheds:
             raise PlanError("admit() after shed(): rejecting comes first; write admit(…).shed(…)")
         if self.sla.arrival is not None:
             kind = field_of(self.schema, self.sla.arrival, "arrival time").type
@@ -186,15 +205,9 @@ class Admit(_Passage):
         refuse_collisions(self.schema.names, names, f"the channel {REJECTED!r} adds")
 
     @property
-    def aside(self) -> tuple[Aside, ...]:
-        return ((REJECTED, [*self.schema, *REJECTED_COLUMNS]),)
+    def side_outputs(self) -> Iterator[SideChannel]:
+        yield REJECTED, [*self.schema, *REJECTED_COLUMNS]
+        yield from super().side_outputs
 
     def label(self) -> str:
         return f"Admit[{self.sla}]"
-
-
-def _sheds(feed: Feed) -> bool:
-    """Have some of the rows gone because of the load?"""
-    below = origin(feed)
-    above = [inlet.feed for inlet in below.input.inlets] if isinstance(below, Derived) else []
-    return any(isinstance(step, Shed) for step in steps_of(feed)) or any(map(_sheds, above))

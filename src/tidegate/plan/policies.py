@@ -1,13 +1,17 @@
 """When results are emitted and what becomes of late rows: values, not flags."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from tidegate.plan.identity import Registered
 from tidegate.plan.time import Micros, render
 
 
 @dataclass(frozen=True)
-class OnWatermark:
+class OnWatermark(Registered):
     """One row when the watermark passes the window's end, and a corrected one if late rows change it."""
+
+    kind = "on_watermark"
 
     def __str__(self) -> str:
         return "on_watermark"
@@ -16,10 +20,12 @@ class OnWatermark:
 
 
 @dataclass(frozen=True)
-class OnWindowClose:
+class OnWindowClose(Registered):
     """Exactly one row, once nothing can change it any more."""
 
     final: bool = False
+
+    kind = "on_window_close"
 
     def __str__(self) -> str:
         return "final" if self.final else "on_window_close"
@@ -28,7 +34,7 @@ class OnWindowClose:
 
 
 @dataclass(frozen=True)
-class Retracting:
+class Retracting(Registered):
     """Each batch's net change, as rows that take back and rows that put out.
 
     `interval` bounds how often one window speaks up: zero is every batch that changed it.
@@ -38,6 +44,8 @@ class Retracting:
     before: str = "-U"
     after: str = "+U"
     interval: Micros = Micros(0)
+
+    kind = "retracting"
 
     def __str__(self) -> str:
         if self.interval:
@@ -51,8 +59,14 @@ Emission = OnWatermark | OnWindowClose | Retracting
 
 
 @dataclass(frozen=True)
-class Drop:
+class Drop(Registered):
     """Late rows are counted and gone."""
+
+    kind = "drop"
+    #: Do late rows go on, at another time?
+    moves: ClassVar[bool] = False
+    #: The channel that late rows leave by, if they do.
+    channel: ClassVar[None] = None
 
     def __str__(self) -> str:
         return "drop"
@@ -61,10 +75,14 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Reassign:
+class Reassign(Registered):
     """Late rows move to the watermark if they are at most this late."""
 
     max_lateness: Micros
+
+    kind = "reassign"
+    moves: ClassVar[bool] = True
+    channel: ClassVar[None] = None
 
     def __str__(self) -> str:
         return f"reassign({render(self.max_lateness)})"
@@ -73,10 +91,13 @@ class Reassign:
 
 
 @dataclass(frozen=True)
-class SideOutput:
+class SideOutput(Registered):
     """Late rows leave, unchanged, through a channel of their own."""
 
     channel: str
+
+    kind = "side_output"
+    moves: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"side_output({self.channel!r})"

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import lcm
 
 from tidegate.errors import PlanError, did_you_mean
+from tidegate.plan.identity import Values, plain
 from tidegate.plan.time import Duration, Micros, micros, render
 
 Number = int | float | Decimal | Fraction
@@ -110,6 +111,10 @@ class Sla:
             f"sla(max_rate={_shown(self.max_rate)}, capacity={_shown(self.capacity)}): "
             "further apart than can be counted exactly; take a smaller capacity or a higher rate"
         )
+
+    def settings(self) -> Values:
+        """The limits: what is kept of a stream does not depend on them. Fractions go by their text."""
+        return {name: plain(limit) for name, limit in vars(self).items() if name != "shards"}
 
     def __str__(self) -> str:
         parts = [f"max_rate={_shown(self.max_rate)}", f"capacity={_shown(self.capacity)}"]

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal, get_args
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch, did_you_mean
+from tidegate.plan.channels import SHED
 from tidegate.plan.columns import field_of
 from tidegate.plan.counters import FILTERED, SHED_ROWS
+from tidegate.plan.identity import Values
 
 #: What functions are given and give back: `polars.DataFrame` or `pyarrow.Table`.
 Frames = Literal["polars", "arrow"]
@@ -31,14 +33,24 @@ class UserStep:
     kind: ClassVar[str]
     counters: ClassVar[tuple[str, ...]] = ()
     sheds: ClassVar[None] = None
+    #: Where rows go that it leaves out, if they go anywhere.
+    side_channel: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise PlanError(f"{self.kind}() takes a function of a frame of rows, got {self.function!r}")
 
+    @property
+    def name(self) -> str:
+        """What the function is called; where it is defined is nobody's business."""
+        name: str = getattr(self.function, "__name__", type(self.function).__name__)
+        return "λ" if name == "<lambda>" else name
+
+    def identity(self) -> Values:
+        return {"kind": self.kind, "function": self.name, "frames": self.frames}
+
     def __str__(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        return f"{self.kind} {'λ' if name == '<lambda>' else name}"
+        return f"{self.kind} {self.name}"
 
 
 class Map(UserStep):
@@ -64,6 +76,7 @@ class Shed:
 
     kind: ClassVar[str] = "filter"
     counters: ClassVar[tuple[str, ...]] = (SHED_ROWS,)
+    side_channel: ClassVar[str] = SHED
 
     @property
     def sheds(self) -> Policy:
@@ -81,6 +94,9 @@ class Shed:
                 f"priority column {self.priority!r} has type {kind}; it must be text: "
                 "'low', 'medium', 'high' or 'critical'"
             )
+
+    def identity(self) -> Values:
+        return {"kind": "shed", "policy": self.policy, "priority": self.priority}
 
     def __str__(self) -> str:
         priority = "" if self.priority is None else f" by {self.priority}"

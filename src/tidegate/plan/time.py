@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import NewType
 
 from tidegate.errors import DurationError
+from tidegate.plan.identity import Registered
 
 Micros = NewType("Micros", int)
 
@@ -13,10 +14,12 @@ Duration = timedelta | str
 
 
 @dataclass(frozen=True)
-class ProcessingTime:
+class ProcessingTime(Registered):
     """Rows are stamped with the time of their micro-batch; `tick` moves time on without rows."""
 
     tick: "Micros"
+
+    kind = "processing_time"
 
     def __str__(self) -> str:
         return f"processing_time(tick={render(self.tick)})"

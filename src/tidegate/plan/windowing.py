@@ -10,23 +10,24 @@ import pyarrow as pa
 
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.channels import MAIN, OP, WINDOW_COLUMNS
+from tidegate.plan.channels import OP, WINDOW_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
 from tidegate.plan.conditions import check_condition
 from tidegate.plan.counters import LATE_AT_WATERMARK
 from tidegate.plan.expressions import check_expressions
 from tidegate.plan.feeds import Feed, Node
-from tidegate.plan.inlets import Inlet, KeyBy, check_late, refuse_moving_keys
+from tidegate.plan.identity import Values, typed
+from tidegate.plan.inputs import Input, KeyBy, check_late, refuse_moving_keys
+from tidegate.plan.operator import Operator
 from tidegate.plan.policies import (
     Drop,
     Emission,
     LatePolicy,
     OnWatermark,
     OnWindowClose,
-    Reassign,
     Retracting,
 )
-from tidegate.plan.stages import Aside, channels_of
+from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Micros, render
 from tidegate.plan.windows import Window
 
@@ -54,7 +55,7 @@ class WindowBy:
         refuse_moving_keys(self.input, self.late)
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -62,11 +63,21 @@ class WindowBy:
         return self.input.schema
 
     @property
-    def inlet(self) -> Inlet:
-        return Inlet(self.input, self.late, self.lateness)
+    def as_input(self) -> Input:
+        return Input(self.input, self.late, self.lateness)
 
-    def with_inlet(self, inlet: Inlet) -> WindowBy:
-        return replace(self, input=inlet.keyed, late=inlet.late)
+    def over(self, rows: Input) -> WindowBy:
+        """The windows over other rows, or with another late policy or lateness."""
+        return replace(self, input=rows.keyed, late=rows.late, lateness=rows.lateness)
+
+    def identity(self) -> Values:
+        own = {"window": self.window.identity(), "allowed_lateness": self.lateness}
+        return self.as_input.identity() | own
+
+    @property
+    def tie_warning(self) -> str | None:
+        """Why rows of the highest event time may be late, if so."""
+        return tie_warning(str(self.window), self.as_input) if self.window.by_row else None
 
     @property
     def gap_column(self) -> str | None:
@@ -111,7 +122,7 @@ class Aggregation:
             check_expressions(name, aggregate)
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -140,6 +151,14 @@ class Aggregation:
             return [readable(rows, name, "a window around each row keeps it") for name in rows.names]
         return [rows.field(key) for key in self.input.input.keys]
 
+    def identity(self) -> list[Values]:
+        """The aggregates, each with the name and the type of its result, in order."""
+        types = self.schema
+        return [
+            {"name": name, **aggregate.identity(), "type": str(types.field(name).type)}
+            for name, aggregate in self.aggregates
+        ]
+
     def label(self) -> str:
         return f"Aggregate[{', '.join(f'{name}={agg}' for name, agg in self.aggregates)}]"
 
@@ -160,14 +179,13 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
-class Emit:
+class Emit(Operator):
     """When results leave, and in which form."""
 
     input: Aggregation
     emission: Emission = OnWatermark()
 
-    passes: ClassVar[bool] = False
-    aside: ClassVar[tuple[Aside, ...]] = ()
+    kind: ClassVar[str] = "aggregate"
 
     def __post_init__(self) -> None:
         window = self.windowed
@@ -190,7 +208,7 @@ class Emit:
             )
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -199,17 +217,34 @@ class Emit:
 
     @property
     def retracts(self) -> bool:
-        """Do results take others back?"""
         return isinstance(self.emission, Retracting)
+
+    @property
+    def final(self) -> bool:
+        return self.emission == OnWindowClose(final=True)
 
     @property
     def by_row(self) -> bool:
         return self.input.by_row
 
     @property
+    def aggregates(self) -> tuple[tuple[str, Aggregate], ...]:
+        return self.input.aggregates
+
+    @property
+    def columns_read(self) -> set[str] | None:
+        if self.by_row or self.late.channel is not None:
+            return None
+        columns = [self.gap_column, *(aggregate.column for _, aggregate in self.aggregates)]
+        return {self.feed.time, *self.keyed.keys, *(name for name in columns if name is not None)}
+
+    @property
+    def tie_warning(self) -> str | None:
+        return self.windowed.tie_warning
+
+    @property
     def result_key(self) -> tuple[str, ...]:
-        """The columns that tell results apart."""
-        return (*self.keyed.keys, *(field.name for field in self.input.bounds))
+        return () if self.by_row else (*self.keyed.keys, *(field.name for field in self.input.bounds))
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -221,14 +256,22 @@ class Emit:
         return "fold" if self.input.folds else str(self.windowed.window)
 
     @property
-    def inlets(self) -> tuple[Inlet, ...]:
-        return (self.windowed.inlet,)
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.windowed.as_input,)
 
-    def with_inlets(self, inlets: Sequence[Inlet]) -> Emit:
-        """The same operator over other rows, or with another late policy."""
-        [inlet] = inlets
-        aggregation = replace(self.input, input=self.windowed.with_inlet(inlet))
-        return replace(self, input=aggregation)
+    def with_inputs(self, inputs: Sequence[Input]) -> Emit:
+        [rows] = inputs
+        return replace(self, input=replace(self.input, input=self.windowed.over(rows)))
+
+    def identity(self) -> Values:
+        rows = self.feed.schema
+        kept = {"rows": typed(rows, rows.names)} if self.by_row else {}
+        return {
+            "kind": self.kind,
+            "inputs": self.by_input([self.windowed.identity() | kept]),
+            "aggregates": self.input.identity(),
+            "emission": self.emission.identity(),
+        }
 
     @property
     def windowed(self) -> WindowBy:
@@ -255,10 +298,6 @@ class Emit:
         return self.windowed.late
 
     @property
-    def channels(self) -> dict[str, pa.Schema]:
-        return channels_of({MAIN: self})
-
-    @property
     def no_events(self) -> str | None:
         """Why results cannot go on as events, if so."""
         if not self.retracts:
@@ -278,9 +317,9 @@ class Emit:
             return {}
         if window.by_row:
             # A row that is moved to the watermark lies at it, not behind it.
-            moved = 1 if isinstance(self.late, Reassign) else 0
+            moved = 1 if self.late.moves else 0
             return {self.feed.time: Micros(window.reach + moved)}
-        lateness = Micros(0) if self.emission == OnWindowClose(final=True) else self.windowed.lateness
+        lateness = Micros(0) if self.final else self.windowed.lateness
         times = {"window_end": lateness}
         if window.length is None:
             return times
@@ -300,3 +339,6 @@ class Emit:
 
     def label(self) -> str:
         return f"Emit[{self.emission}]"
+
+    def labels(self) -> list[str]:
+        return [node.label() for node in (self.keyed, self.windowed, self.input, self)]

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tidegate.plan.identity import Registered
 from tidegate.plan.time import Micros, render
 
 
-class Window:
+class Window(Registered):
     """What plans ask of every kind of window."""
 
     #: Has each row a window of its own, whose result goes beside the row's columns?
@@ -45,6 +46,8 @@ class Hopping(Window):
     slide: Micros
     offset: Micros = Micros(0)
 
+    kind = "hopping"
+
     @property
     def tumbling(self) -> bool:
         return self.size == self.slide
@@ -74,6 +77,7 @@ class Session(Window):
     gap: Micros | str
     max_length: Micros | None = None
 
+    kind = "session"
     merges = True
 
     @property
@@ -105,6 +109,7 @@ class Sliding(Window):
     lookahead: Micros | None = None
     when: str | None = None
 
+    kind = "sliding"
     by_row = True
 
     @property
@@ -127,6 +132,7 @@ class Sliding(Window):
 class AllTime(Window):
     """One window that never closes: aggregates over it are running folds."""
 
+    kind = "all_time"
     endless = True
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from tidegate.connectors import for_spark
 from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
-from tidegate.dataflow.identity import Identity
+from tidegate.dataflow.identity import Identity, differences
 from tidegate.errors import CheckpointMismatch, StateError
 
 if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
@@ -123,7 +123,7 @@ def stored_identity(checkpoint: str) -> Identity | None:
 
 
 def claim(checkpoint: str, identity: Identity) -> str:
-    """Write the note on the first start; on later ones check that nothing differs. The query's id."""
+    """Write the note on the first start; on later ones check what state depends on. The query's id."""
     stored, begun = _stored(checkpoint), exists(posixpath.join(checkpoint, "offsets"))
     if stored is not None and stored.identity == identity:
         return stored.query
@@ -133,8 +133,8 @@ def claim(checkpoint: str, identity: Identity) -> str:
             "choose a new checkpoint location"
         )
     if begun and stored is not None:
-        raise CheckpointMismatch(_difference(checkpoint, stored.identity, identity))
-    # Without a batch there is nothing that could differ: an earlier start got no further than its sinks.
+        # Without a batch nothing can differ: an earlier start got no further than its sinks.
+        check_same_state(checkpoint, stored.identity, identity)
     note = Note(stored.query if stored else str(uuid.uuid4()), identity)
     if stored is not None:
         write_note(posixpath.join(checkpoint, NOTE), asdict(note))
@@ -143,20 +143,28 @@ def claim(checkpoint: str, identity: Identity) -> str:
     return note.query
 
 
-def _difference(checkpoint: str, stored: Identity, identity: Identity) -> str:
-    changes = [
-        f"  {part}: stored {stored.get(part, 'nothing')!r}, now {identity.get(part, 'nothing')!r}"
-        for part in {**stored, **identity}
-        if stored.get(part) != identity.get(part)
-    ]
-    return "\n".join(
-        [
-            f"the checkpoint {checkpoint} belongs to another program:",
-            *changes,
-            "go back to the stored values, or start afresh with a new checkpoint location",
-        ]
-    )
+def check_same_state(checkpoint: str, stored: Identity, identity: Identity) -> None:
+    """Refuse a program that differs in what state depends on; what else differs is its own affair."""
+    binding = [change for change in differences(stored, identity) if change.binds]
+    if binding:
+        raise CheckpointMismatch(
+            "\n".join(
+                [
+                    f"the checkpoint {checkpoint} belongs to another program:",
+                    *(f"  {change}" for change in binding),
+                    "go back to the stored values, or start afresh with a new checkpoint location",
+                ]
+            )
+        )
 
 
 def _stored(checkpoint: str) -> Note | None:
-    return read_note(posixpath.join(checkpoint, NOTE), lambda note: Note(**note))
+    def understand(note: dict[str, Any]) -> Note:
+        if "operators" not in note["identity"]:
+            raise CheckpointMismatch(
+                f"an earlier version of tidegate wrote the checkpoint {checkpoint}, and this one does "
+                "not read its state: start afresh with a new checkpoint location"
+            )
+        return Note(note["query"], Identity(**note["identity"]))
+
+    return read_note(posixpath.join(checkpoint, NOTE), understand)

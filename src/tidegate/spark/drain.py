@@ -29,7 +29,6 @@ from tidegate.plan.channels import MAIN, OP
 from tidegate.plan.nodes import Output
 from tidegate.plan.passages import Reorder
 from tidegate.plan.policies import OnWatermark
-from tidegate.plan.windowing import Emit
 from tidegate.spark.checkpoint import held_batches, last_batch, stored_format, stored_pages
 from tidegate.spark.crossing import MESSAGE
 from tidegate.spark.event_time import quoted
@@ -197,7 +196,7 @@ class Drain:
                 self.drained.keep(_last_of_each([*since, put_out], self.plan), batch_id)
             out = out + since
         rest = rows.exceptAll(_last_of_each(out, self.plan))
-        return rest.orderBy(_time(self.plan)) if isinstance(self.plan, Reorder) else rest
+        return rest.orderBy(_time(self.plan)) if self.plan.kind == Reorder.kind else rest
 
     def _open_rows(self) -> DataFrame:
         """What would come out if the stream were over: the state of each operator, run to its end."""
@@ -219,14 +218,13 @@ def _note(checkpoint: str) -> str:
 
 def _identity(plan: Output) -> list[str]:
     """The columns that tell results apart, quoted; none where each row stands for itself."""
-    return (
-        [] if plan.by_row or not isinstance(plan, Emit) else [quoted(name) for name in plan.result_key]
-    )
+    return [quoted(name) for name in plan.result_key]
 
 
 def _corrects(plan: Output) -> bool:
     """May a result that was put out when it was due come again?"""
-    return isinstance(plan, Emit) and plan.emission == OnWatermark() and plan.windowed.lateness > 0
+    on_watermark = plan.identity().get("emission") == OnWatermark().identity()
+    return on_watermark and any(rows.lateness > 0 for rows in plan.inputs)
 
 
 def _last_of_each(out: list[DataFrame], plan: Output) -> DataFrame:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidegate.connectors import location
-from tidegate.dataflow.identity import Identity, fingerprint, own_parts, title_of
+from tidegate.dataflow.identity import fingerprint, window_of
 from tidegate.errors import StateError
 from tidegate.operators import blobs, snapshot
 from tidegate.operators.contents import count_keys, count_open
@@ -17,8 +16,8 @@ from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
-from tidegate.plan.time import micros, signed_micros
-from tidegate.plan.windows import AllTime, Hopping
+from tidegate.plan.identity import Values
+from tidegate.plan.windows import Hopping
 from tidegate.spark.checkpoint import (
     check_state_is_readable,
     last_batch,
@@ -30,10 +29,6 @@ from tidegate.spark.checkpoint import (
 from tidegate.spark.session import SAFE_FORMAT, state_format
 from tidegate.spark.summary import OperatorState
 
-_FIXED = re.compile(
-    r"(?:tumbling|hopping)\((?P<size>[^,)]+)(?:, (?P<slide>[^,)=]+))?(?:, offset=(?P<offset>[^)]+))?\)"
-)
-
 #: The stored pages of an operator's buckets.
 Buckets = dict[int, MemoryPages]
 
@@ -41,13 +36,13 @@ Buckets = dict[int, MemoryPages]
 def states_of(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator of a plan, each after those that feed it."""
     batch = last_batch(location(checkpoint))
-    operators = enumerate(_operators_of(spark, checkpoint), 1)
-    return [_state(title_of(number, own), own, kept, batch) for number, (own, kept) in operators]
+    operators = _operators_of(spark, checkpoint)
+    return [_state(title, own, kept, batch) for title, own, kept in operators]
 
 
 def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
     """The state of the running fold that a query ends in, as of its last committed batch."""
-    kept = [buckets for own, buckets in _operators_of(spark, checkpoint) if _folds(own)]
+    kept = [buckets for _, own, buckets in _operators_of(spark, checkpoint) if _folds(own)]
     if len(kept) > 1:
         raise StateError(
             f"{checkpoint} holds {len(kept)} running folds side by side, and a snapshot is of one: "
@@ -62,8 +57,9 @@ def snapshot_of(spark: SparkSession, checkpoint: str) -> bytes:
     return snapshot.encode(keys, state)
 
 
-def _folds(identity: Identity) -> bool:
-    return identity.get("window") == str(AllTime())
+def _folds(own: Values) -> bool:
+    window = window_of(own)
+    return window is not None and window.endless
 
 
 def _fold(bucket: BucketState) -> tuple[pa.Table, pa.Table]:
@@ -79,8 +75,8 @@ def _fold(bucket: BucketState) -> tuple[pa.Table, pa.Table]:
     return keys, state.select(sorted(state.column_names))
 
 
-def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, Buckets]]:
-    """What is written down about each operator, and what it keeps."""
+def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[str, Values, Buckets]]:
+    """What messages call each operator, what is written down about it, and what it keeps."""
     place = location(checkpoint)
     check_state_is_readable(place)
     identity = stored_identity(place)
@@ -89,21 +85,12 @@ def _operators_of(spark: SparkSession, checkpoint: str) -> list[tuple[Identity, 
     # Spark numbers operators from the end of the query.
     with state_format(spark, stored_format(place) or SAFE_FORMAT):
         stored = [_stored(spark, place, number) for number in reversed(operators_in(place))]
-    parts = [own_parts(identity, number) for number in range(1, len(stored) + 1)]
-    return _matched(parts, stored)
-
-
-def _matched(parts: list[Identity], stored: list[Buckets]) -> list[tuple[Identity, Buckets]]:
-    """Operators with what they keep: state says what it was written by, if there is any."""
-    left = list(stored)
-    pairs = []
-    for own in parts:
-        plan = fingerprint(own)
-        mine = next((one for one in left if plan in {_plan(pages) for pages in one.values()}), None)
-        if mine is not None:
-            left.remove(mine)
-        pairs.append((own, mine or {}))
-    return pairs
+    # State says what it was written by, if there is any.
+    kept = {_plan(pages): buckets for buckets in stored for pages in buckets.values()}
+    owns = {operator: identity.own(operator) for operator in identity.operators}
+    return [
+        (identity.title(operator), own, kept.get(fingerprint(own), {})) for operator, own in owns.items()
+    ]
 
 
 def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
@@ -113,7 +100,7 @@ def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
     return buckets
 
 
-def _state(title: str, identity: Identity, buckets: Buckets, batch: int) -> OperatorState:
+def _state(title: str, identity: Values, buckets: Buckets, batch: int) -> OperatorState:
     state = OperatorState(identity, batch=batch)
     held = {bucket: BucketState(pages, _plan(pages)) for bucket, pages in buckets.items()}
     marks = [one.directory.watermark for one in held.values()]
@@ -139,21 +126,18 @@ def _add(total: OperatorState, bucket: BucketState) -> None:
     directory = bucket.directory
     total.buckets += 1
     total.pages += len(directory.pages)
-    window, lateness = total.identity.get("window", ""), total.identity.get("allowed lateness", "0 s")
-    slicing = _slicing(window)
-    late = micros(lateness, "allowed lateness", zero=True)
-    total.open += count_open(bucket, slicing, late, total.watermark)
+    slicing, lateness = _ending(total.identity)
+    total.open += count_open(bucket, slicing, lateness, total.watermark)
     total.keys += count_keys(bucket)
     if directory.timer is not None:
         due = directory.timer * 1000
         total.next_due = due if total.next_due is None else min(due, total.next_due)
 
 
-def _slicing(window: str) -> Slicing | None:
-    """The slices of a window of fixed size, from how it is written down; None of any other."""
-    parts = _FIXED.fullmatch(window)
-    if parts is None:
-        return None
-    size = micros(parts["size"], "size")
-    slide = micros(parts["slide"], "slide") if parts["slide"] else size
-    return Slicing(Hopping(size, slide, signed_micros(parts["offset"] or "0 s", "offset")))
+def _ending(own: Values) -> tuple[Slicing | None, int]:
+    """When windows end: the slices of those of fixed size, and the allowed lateness."""
+    window = window_of(own)
+    if window is None:
+        return None, 0
+    [rows] = own["inputs"].values()
+    return Slicing(window) if isinstance(window, Hopping) else None, rows["allowed_lateness"]

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.dataflow import Dataflow, compile
-from tidegate.dataflow.identity import Identity, fingerprint, identity_of, stage_identities, title_of
+from tidegate.dataflow.identity import Identity, fingerprint, identity_of
 from tidegate.errors import PlanError
 from tidegate.operators import blobs
 from tidegate.operators.kernel import Clock, Kernel, Unpack
@@ -61,16 +61,12 @@ class Lowered:
     @property
     def fingerprints(self) -> list[str]:
         """What tells each operator's state from that of another plan."""
-        return [fingerprint(own) for own in self._operators]
+        return [fingerprint(self.identity.own(vertex.id)) for vertex in self.dataflow.vertices]
 
     @property
     def titles(self) -> list[str]:
         """What users call each operator."""
-        return [title_of(number, own) for number, own in enumerate(self._operators, 1)]
-
-    @property
-    def _operators(self) -> list[Identity]:
-        return stage_identities(self.dataflow, self.identity)
+        return [self.identity.title(vertex.id) for vertex in self.dataflow.vertices]
 
 
 def lower(

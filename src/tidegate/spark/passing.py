@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate.connectors import Preparable, Sink, Target, Write, for_spark, location
+from tidegate.dataflow.identity import Identity
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
 from tidegate.spark.checkpoint import claim
 from tidegate.spark.decoding import INVALID, has_origin, invalid, valid
@@ -20,7 +21,7 @@ from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.schema import arrow_schema
 
 #: What is written down beside the checkpoint: there is no state that could belong to another program.
-_IDENTITY = {"operator": "none", "buckets": "0"}
+_IDENTITY = Identity(buckets=0, state_format=0, operators={})
 
 #: Of so many batches it is known what each wrote: Spark tells of as many.
 _REMEMBERED = 100

@@ -323,7 +323,7 @@ class _Starting:
         stored = stored_identity(checkpoint)
         if stored and buckets is None:
             # State stays where it is, whatever the session's partitions; a query without any has none.
-            buckets = int(stored["buckets"]) or None
+            buckets = stored.buckets or None
         progress = ProgressNote(checkpoint) if dataflow.may_be_idle else None
         policy = dataflow.shedding
         ownership = Ownership.next(checkpoint)

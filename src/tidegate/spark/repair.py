@@ -24,7 +24,6 @@ from pyspark.sql import SparkSession
 
 from tidegate.connectors.files import NOTE, Written
 from tidegate.connectors.notes import exists, names_in, numbers_in, read_note, write_note
-from tidegate.dataflow.identity import title_of
 from tidegate.errors import StateError
 from tidegate.operators.state import damage
 from tidegate.spark.checkpoint import (
@@ -38,7 +37,6 @@ from tidegate.spark.checkpoint import (
     stored_identity,
     stored_pages,
 )
-from tidegate.spark.inspection import own_parts
 from tidegate.spark.ownership import Owner
 from tidegate.spark.session import SAFE_FORMAT, state_format
 
@@ -110,8 +108,7 @@ def _title(checkpoint: str, operator: int) -> str:
     identity = stored_identity(checkpoint)
     if identity is None:
         raise StateError(f"{checkpoint} is no checkpoint of tidegate: there is no tidegate.json in it")
-    number = len(operators_in(checkpoint)) - operator
-    return title_of(number, own_parts(identity, number))
+    return identity.title(list(identity.operators)[-1 - operator])
 
 
 def versions_to_go_back_to(checkpoint: str) -> list[int]:

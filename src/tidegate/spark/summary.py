@@ -8,16 +8,17 @@ which was written, and may not be committed yet.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyarrow import fs
 
 from tidegate.connectors.notes import exists, read_note, write_note
-from tidegate.dataflow.identity import SHARED, Identity, own_parts
+from tidegate.dataflow.identity import Identity
 from tidegate.errors import StateError
 from tidegate.observe.metrics import KeptByAll, Metrics
 from tidegate.operators.messages import Kept
+from tidegate.plan.identity import Values
 
 _NOTE = "tidegate.state.json"
 
@@ -26,8 +27,8 @@ _NOTE = "tidegate.state.json"
 class OperatorState:
     """What one operator keeps."""
 
-    #: Keys, window, aggregates … as they are written beside the checkpoint.
-    identity: Identity
+    #: What its state depends on, as it is written beside the checkpoint.
+    identity: Values
     buckets: int = 0
     keys: int = 0
     #: Windows or sessions that are open, keys of running folds, ids that are remembered; rows where
@@ -99,19 +100,12 @@ def summary_of(checkpoint: str, identity: Identity, committed: int) -> list[Oper
     note = StateNote.read(checkpoint)
     if note is None or note.batch < committed:
         return None
-    operators = enumerate(_operators(identity))
+    operators = enumerate(map(identity.own, identity.operators))
     states = [_total(own, note.kept.get(vertex, {}), note.batch) for vertex, own in operators]
     return None if any(state is None for state in states) else [one for one in states if one]
 
 
-def _operators(identity: Identity) -> Iterator[Identity]:
-    number = 1
-    while (own := own_parts(identity, number)).keys() > set(SHARED):
-        yield own
-        number += 1
-
-
-def _total(own: Identity, kept: Mapping[int, Kept], batch: int) -> OperatorState | None:
+def _total(own: Values, kept: Mapping[int, Kept], batch: int) -> OperatorState | None:
     held = list(kept.values())
     if any(None in (one["open"], one["keys"]) for one in held):
         return None  # a bucket was too large to be counted

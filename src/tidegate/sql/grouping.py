@@ -8,7 +8,7 @@ from dataclasses import replace
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import OP
 from tidegate.plan.event_time import EVENT_TIME
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWatermark
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Session

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tidegate.errors import PlanError
 from tidegate.plan.channels import MAIN
-from tidegate.plan.windowing import Emit
 from tidegate.sql.connectors import SINKS
 from tidegate.sql.program import Insert
 
@@ -14,7 +13,7 @@ def check_identity(insert: Insert) -> None:
     sink, plan = insert.sinks.get(MAIN), insert.plan
     if sink is None or not SINKS[sink.connector].by_identity:
         return
-    if not isinstance(plan, Emit) or plan.by_row:
+    if plan is None:
         return
     missing = [column for column in plan.result_key if column not in insert.kept.values()]
     if missing:

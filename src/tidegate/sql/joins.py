@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from tidegate.plan.inlets import KeyBy
+from tidegate.dataflow import compile
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import SIDES, How, Side
 from tidegate.plan.nodes import Join
 from tidegate.plan.windowing import WindowBy
@@ -58,6 +59,7 @@ def joined(
     flags = tuple(key.nulls_match for key in on.keys)
     with text.at(on.keys[0].left):
         plan = Join(left.node, right.node, how, nulls_match=None if all(flags) else flags)
+        compile(plan)  # where rows of both sides go beside the pairs
     with text.at(join.place):
         plan = replace(plan, match=join.match or "overlap")
     with text.at(on.others[0] if on.others else join.place):

@@ -97,7 +97,7 @@ class Input:
 class Insert:
     """A query: `inputs` → `plan` → `steps` → the sinks.
 
-    `inputs` are in the order of `sources_of(plan)`. Without a plan there are no windows: the rows of
+    `inputs` are in the order of `plan.sources`. Without a plan there are no windows: the rows of
     the one input are the result. `steps` are about the plan's main channel, and `kept` has the columns
     of the plan that leave them as they are, by the names they then have. A query whose result is only
     shown has no sinks.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.errors import did_you_mean
-from tidegate.plan.inlets import KeyBy
+from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import Side
 from tidegate.plan.passages import Reorder
 from tidegate.sql.aggregates import aggregates_in

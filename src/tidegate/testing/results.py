@@ -14,7 +14,6 @@ from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan
-from tidegate.plan.windowing import Emit
 from tidegate.testing.table import Row, rows, text
 
 Close = Callable[[Any, Any], bool]
@@ -63,7 +62,8 @@ def row_differences(
 ) -> list[str]:
     """The rows one side has and the other has not."""
     close = closeness(plan) if channel == MAIN else {}
-    return _told_apart(plan.channels[channel].names, close, expected, actual)
+    columns = dict.fromkeys(name for row in (*expected, *actual) for name in row)
+    return _told_apart(list(columns), close, expected, actual)
 
 
 def _told_apart(
@@ -110,7 +110,8 @@ def assert_rows(
 
 def closeness(plan: Plan) -> dict[str, Close]:
     """The aggregates that need not agree to the bit, each with what counts as agreeing."""
-    aggregates = plan.input.aggregates if isinstance(plan, Emit) else ()
+    results = plan.outputs.get(MAIN)
+    aggregates = () if results is None else results.aggregates
     return {name: close for name, agg in aggregates if (close := _closeness_of(agg))}
 
 

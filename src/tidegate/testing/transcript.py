@@ -138,7 +138,7 @@ def _complaints(plan: Plan, step: Step, result: BatchResult) -> list[str]:
     wanted = step.expected
     if step.names_watermark and wanted.watermark != result.watermark:
         found.append(f"watermark: expected {_time(wanted.watermark)}, got {_time(result.watermark)}")
-    for channel in plan.channels:
+    for channel in compile(plan).channels:
         rows_of = (batch.channels.get(channel, []) for batch in (wanted, result))
         found += [f"{channel}: {line}" for line in row_differences(plan, channel, *rows_of)]
     counts = Counter({name: result.counts[name] for name in wanted.counts})

@@ -1,17 +1,22 @@
-"""Inlets: how rows come into an operator, by key, and what becomes of those that come too late."""
+"""Inputs: how rows come into an operator, by key, and what becomes of those that come too late."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import LATE_COLUMNS, check_channel
 from tidegate.plan.columns import field_of, is_key_type, refuse_collisions
-from tidegate.plan.feeds import Derived, Feed, Node, made_due, origin, processing_time
-from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
+from tidegate.plan.feeds import Feed, Node
+from tidegate.plan.identity import Values, typed
+from tidegate.plan.policies import Drop, LatePolicy
 from tidegate.plan.time import Micros
+
+#: A channel that rows leave by beside the results, and their columns there.
+SideChannel = tuple[str, list[pa.Field]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class KeyBy:
             raise PlanError(f"key columns are named twice: {', '.join(self.keys)}")
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.input,)
 
     @property
@@ -45,7 +50,7 @@ class KeyBy:
 
 
 @dataclass(frozen=True)
-class Inlet:
+class Input:
     """One input of an operator: rows with keys, and what becomes of those that come too late."""
 
     keyed: KeyBy
@@ -57,11 +62,30 @@ class Inlet:
     def feed(self) -> Feed:
         return self.keyed.input
 
+    def through(self, feed: Feed) -> Input:
+        """The input over other rows."""
+        return replace(self, keyed=replace(self.keyed, input=feed))
+
     @property
-    def above(self) -> Derived | None:
-        """The operator whose results these rows are, if they are not a source's."""
-        below = origin(self.feed)
-        return below if isinstance(below, Derived) else None
+    def side_outputs(self) -> Iterator[SideChannel]:
+        """Where late rows go, and rows that a step sets apart."""
+        for step in self.feed.steps_taken:
+            if step.side_channel is not None:
+                yield step.side_channel, [*step.schema]
+        if self.late.channel is not None:
+            yield self.late.channel, [*self.feed.schema, *LATE_COLUMNS]
+
+    def identity(self) -> Values:
+        """The keys; of results of another operator also the time by which they go on."""
+        keys = typed(self.feed.schema, self.keyed.keys)
+        return {"keys": keys} if self.feed.operator is None else {"keys": keys, "time": self.feed.time}
+
+    def settings(self) -> Values:
+        return {
+            "late": self.late.identity(),
+            "steps": [step.identity() for step in self.feed.steps_taken],
+            "sources": [source.settings() for source in self.feed.read],
+        }
 
 
 def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
@@ -69,8 +93,7 @@ def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
 
     Rows of processing time are only moved if the clock goes back, and have no policy to change.
     """
-    moves = isinstance(late, Reassign) and not processing_time(keyed.input)
-    if moves and keyed.input.time in keyed.keys:
+    if late.moves and not keyed.input.processing_time and keyed.input.time in keyed.keys:
         raise PlanError(
             f"late={late} moves late rows in time, and {keyed.input.time!r} is a key here; "
             "use drop() or side_output(), or a key that is a copy of it"
@@ -79,13 +102,13 @@ def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
 
 def check_late(late: LatePolicy, feed: Feed) -> None:
     """Refuse a policy that has nothing to do, and a channel that cannot be."""
-    if made_due(feed) and late != Drop():
+    if feed.watermark_triggered and late != Drop():
         raise PlanError(
             f"late={late}: results of another operator are never late; give the policy to the first"
         )
-    if not isinstance(late, SideOutput):
+    if late.channel is None:
         return
-    if processing_time(feed):
+    if feed.processing_time:
         raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")
     check_channel(late.channel, f"late rows cannot go to a channel named {late.channel!r}")
     refuse_collisions(feed.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
