@@ -71,8 +71,8 @@ class OneThread:
 
     def batch(self, rows: pa.Table) -> list[pa.Table]:
         """The results; rows of other channels are unpacked as well."""
-        [port] = self._kernel.ports
-        packed = list(port.pack(rows, BUCKETS))
+        [only] = self._kernel.inputs
+        packed = list(only.pack(rows, BUCKETS))
         clock = Clock(self._watermarks.watermark, 0)
         sent = [parcel for bucket in BUCKETS for parcel in self._step(bucket, packed, clock)]
         out = [
@@ -89,7 +89,7 @@ class OneThread:
         return sum(len(page) for pages, _ in self._buckets.values() for page in pages.values())
 
     def _step(self, bucket: int, packed: list[Parcel], clock: Clock) -> list[Parcel]:
-        own = [p for p in packed if p.bucket == bucket and p.channel in self._kernel.inputs]
+        own = [p for p in packed if p.bucket == bucket and p.channel in self._kernel.channels]
         pages, resident = self._buckets[bucket]
         state = BucketState(pages, "plan", resident)
         outcome = self._kernel.step(state, own, clock)

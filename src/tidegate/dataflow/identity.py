@@ -115,5 +115,5 @@ def title_of(number: int, own: Identity) -> str:
 
 
 def fingerprint(identity: Identity) -> str:
-    """The identity in sixteen letters, kept in every bucket's directory."""
+    """The identity in sixteen letters, kept in every bucket's manifest."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tidegate.errors import StateError
 
 #: Raise it when the layout changes; the changelog then says that stored state is unreadable.
-VERSION = 2
+VERSION = 3
 
 #: Arrow's 32-bit offsets and Spark's sockets are comfortable well above this.
 MAX_BYTES = 24 << 20

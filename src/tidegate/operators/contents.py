@@ -7,16 +7,15 @@ from collections import Counter
 import polars as pl
 
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DIGEST
 from tidegate.operators.kernel import Kernel
+from tidegate.operators.kernels import Chained
 from tidegate.operators.late import NEVER
 from tidegate.operators.session_store import SessionStore
-from tidegate.operators.slice_store import SLICE, Slices
+from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
-from tidegate.operators.slicing import Slicing
+from tidegate.operators.slicing import SLICE, Slices, Slicing
 from tidegate.operators.state import KEY, BucketState
-from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.joins import SIDES
 
 #: The tables that hold rows, or ids of rows.
@@ -34,7 +33,7 @@ def count_open(
     bucket: BucketState, slicing: Slicing | None, lateness: int, watermark: int | None
 ) -> int:
     """Windows, sessions or rows that are open; what has ended, lateness included, is not."""
-    tables = {page.table for page in bucket.directory.pages}
+    tables = {page.table for page in bucket.manifest.pages}
     ended = NEVER if watermark is None else watermark - lateness
     if "sessions" in tables:
         live = SessionStore(bucket).where(pl.lit(True), ended)
@@ -42,7 +41,7 @@ def count_open(
     if "slices" in tables:
         assert slicing is not None, "slices are those of windows with fixed edges"
         return _open_windows(bucket, slicing, ended)
-    return sum(page.rows for page in bucket.directory.pages if page.table in _ROWS)
+    return sum(page.rows for page in bucket.manifest.pages if page.table in _ROWS)
 
 
 def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
@@ -54,15 +53,15 @@ def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
 
 def count_keys(bucket: BucketState) -> int:
     """How many keys there are; ids have none, and count themselves."""
-    frames = [frame for page in bucket.directory.pages for frame in bucket.read([page])]
+    frames = [frame for page in bucket.manifest.pages for frame in bucket.read([page])]
     codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
     return pl.concat(codes).n_unique() if codes else 0
 
 
 def largest_table(bucket: BucketState) -> int:
-    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
+    """Entries of the largest table: slices, sessions or rows; rows as last emitted are beside them."""
     rows: Counter[str] = Counter()
-    for page in bucket.directory.pages:
+    for page in bucket.manifest.pages:
         rows[page.table] += page.rows
     return max(rows.values(), default=0)
 
@@ -70,21 +69,21 @@ def largest_table(bucket: BucketState) -> int:
 def gauges(kernel: Kernel, bucket: BucketState) -> dict[str, int]:
     """What a bucket holds after a step, by names of gauges; small ones are counted in full."""
     own = kernel.kernel if isinstance(kernel, Chained) else kernel
-    directory, rows = bucket.directory, largest_table(bucket)
+    manifest, rows = bucket.manifest, largest_table(bucket)
     held = {
         "state_rows": rows,
-        "state_pages": len(directory.pages),
-        "state_bytes": sum(page.bytes for page in directory.pages),
-        "state_due": NO_TIME if directory.timer is None else directory.timer * 1000,
-        "state_watermark": NO_TIME if directory.watermark is None else directory.watermark,
+        "state_pages": len(manifest.pages),
+        "state_bytes": sum(page.bytes for page in manifest.pages),
+        "state_due": NO_TIME if manifest.timer is None else manifest.timer * 1000,
+        "state_watermark": NO_TIME if manifest.watermark is None else manifest.watermark,
         "state_open": UNKNOWN,
         "state_keys": UNKNOWN,
     }
     if rows > _FEW:
         return held
     slicing = own.slicing if isinstance(own, SliceKernel) else None
-    lateness = own.lateness.lateness if isinstance(own, WindowKernel) else 0
+    lateness = own.lateness.lateness if isinstance(own, SliceKernel | SessionKernel) else 0
     return held | {
-        "state_open": count_open(bucket, slicing, lateness, directory.watermark),
+        "state_open": count_open(bucket, slicing, lateness, manifest.watermark),
         "state_keys": count_keys(bucket),
     }

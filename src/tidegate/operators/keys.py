@@ -120,8 +120,13 @@ def _hashes(keys: pa.Table) -> np.ndarray:
 
 def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:
     """The bucket label of each key."""
-    place = (hash_columns(keys) % np.uint64(len(buckets))).astype(np.int64)
-    return np.asarray(buckets, dtype=np.int32)[place]
+    return bucket_of_hash(hash_columns(keys), buckets)
+
+
+def bucket_of_hash(hashes: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
+    """The bucket label of each hash."""
+    position = (hashes % np.uint64(len(buckets))).astype(np.int64)
+    return np.asarray(buckets, dtype=np.int32)[position]
 
 
 def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:

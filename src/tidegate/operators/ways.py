@@ -1,4 +1,4 @@
-"""The ways rows take into operators: from a source or another operator, through steps, to a port."""
+"""The ways rows take into operators: from a source or another operator, through steps, to an input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidegate.dataflow.graph import Dataflow, Edge
-from tidegate.operators.kernel import Kernel, Parcel, Port
+from tidegate.operators.kernel import Input, Kernel, Parcel
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
 from tidegate.plan.channels import MAIN
@@ -17,9 +17,9 @@ from tidegate.plan.steps import Step
 
 @dataclass(frozen=True)
 class Way:
-    """How rows of a source, or of an operator, come into a port of another."""
+    """How rows of a source, or of an operator, reach an input of another."""
 
-    port: Port
+    input: Input
     time: str
     #: The steps that they take before, each in a crossing from Spark to Python of its own.
     crossings: tuple[tuple[Step, ...], ...] = ()
@@ -29,8 +29,8 @@ class Way:
     gap: str | None = None
 
     @classmethod
-    def of(cls, edge: Edge, gap: str | None, port: Port) -> Way:
-        return cls(port, edge.time, edge.stages, edge.fused, gap)
+    def of(cls, edge: Edge, gap: str | None, input: Input) -> Way:
+        return cls(input, edge.time, edge.stages, edge.fused, gap)
 
     def in_one(self) -> Way:
         """With all steps together: rows that go several ways are handed over once."""
@@ -47,7 +47,7 @@ class Way:
         """Parcels for the operator."""
         rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
         yield from parcels
-        yield from self.port.pack(rows, buckets)
+        yield from self.input.pack(rows, buckets)
 
     def begins_like(self, other: Way) -> bool:
         """Is the first step the same one?"""
@@ -99,13 +99,13 @@ class Ways:
         of_sources: dict[int, list[Way]] = {}
         of_operators: dict[int, list[Way]] = {}
         for vertex, kernel in zip(dataflow.vertices, kernels, strict=True):
-            for edge, port in zip(vertex.edges, kernel.ports, strict=True):
-                way = Way.of(edge, vertex.operator.gap_column, port)
+            for edge, input in zip(vertex.edges, kernel.inputs, strict=True):
+                way = Way.of(edge, vertex.operator.gap_column, input)
                 if edge.vertex is not None:
                     of_operators.setdefault(edge.vertex, []).append(way)
                 for source in edge.sources:
                     of_sources.setdefault(source, []).append(way)
-        leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
+        leaving = {number for number, kernel in enumerate(kernels) if kernel.output_channel != MAIN}
         return cls(_shared(of_sources), _shared(of_operators, leaving))
 
 

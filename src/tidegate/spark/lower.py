@@ -163,7 +163,7 @@ def merge_batch(parcels: DataFrame, kernel: Kernel, plan: str, title: str) -> Da
     def merge(group: pa.Table) -> pa.Table:
         rows = [Parcel(**row) for row in group.to_pylist()]
         pages, others = _parted(rows, lambda row: row.channel.startswith(PAGE))
-        own, out = _parted(others, lambda row: row.channel in kernel.inputs)
+        own, out = _parted(others, lambda row: row.channel in kernel.channels)
         stored = MemoryPages({row.channel.removeprefix(PAGE): row.blob or b"" for row in pages})
         with state_of(title, rows[0].bucket):
             state = BucketState(stored, plan)

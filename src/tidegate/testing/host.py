@@ -139,11 +139,11 @@ class KernelHost:
     def _repack(self, above: Kernel, ways: Sequence[Way], parcels: Iterable[Parcel]) -> Iterator[Parcel]:
         """What one operator put out, as those that read it take it; all else passes by."""
         for parcel in parcels:
-            is_result = parcel.channel == above.outlet and parcel.blob is not None
+            is_result = parcel.channel == above.output_channel and parcel.blob is not None
             if is_result and ways:
                 rows = above.unpack(blobs.decode(parcel.blob or b""))
                 yield from self._along(ways, rows, parcel.bucket)
-            if not (is_result and ways) or above.outlet != MAIN:
+            if not (is_result and ways) or above.output_channel != MAIN:
                 yield parcel
 
     def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Parcel]:
@@ -156,7 +156,7 @@ class KernelHost:
     ) -> Iterator[Parcel]:
         inbox: dict[int, list[Parcel]] = {}
         for parcel in parcels:
-            if parcel.channel in self.kernels[number].inputs:
+            if parcel.channel in self.kernels[number].channels:
                 inbox.setdefault(parcel.bucket, []).append(parcel)
             else:
                 yield parcel
