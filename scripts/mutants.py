@@ -329,7 +329,7 @@ JOINS = [
         "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))",
         "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))\n"
         "        for side in self.sides:\n"
-        "            shown = [self.pair.names[side.name][key] for key in side.layout.keys]\n"
+        "            shown = [self.pair.names[side.name][key] for key in side.layout.columns.keys]\n"
         "            columns |= dict(zip(shown, keys.columns, strict=True))",
         "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
     ),

@@ -18,9 +18,9 @@ import pyarrow as pa
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.hashing import hash_columns
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import Arrival, Partials, keys_text
+from tidegate.operators.keyed import Arrival, Partials
 from tidegate.operators.late import NEVER
-from tidegate.operators.rows import RowLayout, in_arrival_order
+from tidegate.operators.rows import RowLayout, in_arrival_order, row_input
 from tidegate.operators.session_store import END, SessionStore
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.token_buckets import inflow, spend
@@ -148,7 +148,7 @@ class RowsByStream:
         streams = self.layout.key_table(rows)
         if self.sla.shards == 1:
             return streams
-        hashed = [field.name for field in self.layout.plan.feed.schema if is_key_type(field.type)]
+        hashed = [field.name for field in self.layout.schema if is_key_type(field.type)]
         shard = hash_columns(rows.select(hashed)) % np.uint64(self.sla.shards)
         return streams.append_column(SHARD, pa.array(shard.astype(np.int32)))
 
@@ -163,16 +163,16 @@ class AdmissionKernel(KeyedKernel):
     """Rows as far as they are allowed; the others leave with the reason."""
 
     def __init__(self, plan: Admit) -> None:
-        [self.inlet] = plan.inlets
+        [inlet] = plan.inlets
         self.sla, self.budget = plan.sla, plan.sla.budget()
         #: A full bucket is as good as a new one, unless the last arrival matters for itself.
         self.expires = self.sla.jitter_budget is None and self.sla.arrival is None
-        self.layout = RowLayout.of(self.inlet)
+        self.layout = RowLayout.of(inlet)
         preaggregate = RowsByStream(self.layout, self.sla)
-        super().__init__(plan, self.layout.input(preaggregate))
+        super().__init__(plan, row_input(inlet, self.layout, preaggregate))
 
     def physical_operators(self) -> list[str]:
-        return [f"Admission[{keys_text(self.inlet)}, {self.sla}]"]
+        return [f"Admission[{self.layout.columns}, {self.sla}]"]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
         came = in_arrival_order(arrivals)

@@ -25,7 +25,7 @@ from tidegate.operators.hashing import digest_columns, keyed_hash
 from tidegate.operators.kernel import KeyedKernel, StepContext
 from tidegate.operators.keyed import Arrival, Partials
 from tidegate.operators.late import NEVER
-from tidegate.operators.rows import OWN, RowLayout, RowTable, in_arrival_order, without_late
+from tidegate.operators.rows import OWN, RowLayout, RowTable, in_arrival_order, row_input, without_late
 from tidegate.operators.state import BucketState
 from tidegate.plan.passages import Dedupe
 from tidegate.plan.time import render
@@ -63,18 +63,18 @@ class DedupeKernel(KeyedKernel):
     """Of the rows with one id the first to arrive."""
 
     def __init__(self, plan: Dedupe) -> None:
-        [self.inlet] = plan.inlets
-        self.ids = self.inlet.keyed.keys
+        [inlet] = plan.inlets
+        self.ids = inlet.keyed.keys
         self.within = plan.within
-        self.layout = RowLayout(self.inlet, keys=(), known_keys=())
+        self.layout = RowLayout.without_keys(inlet)
         # A page covers about a quarter of the retention, so that it is dropped soon after its ids.
         self.table = RowTable("seen", TIME, max(1, plan.within // 4), _LARGE)
         preaggregate = RowsById(self.layout, self.ids)
-        super().__init__(plan, self.layout.input(preaggregate))
+        super().__init__(plan, row_input(inlet, self.layout, preaggregate))
 
     def physical_operators(self) -> list[str]:
         ids = ", ".join(self.ids)
-        return [f"Dedupe[{ids} within {render(self.within)}, late={self.inlet.late}]"]
+        return [f"Dedupe[{ids} within {render(self.within)}, late={self.input.router.policy}]"]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
         oldest = NEVER if context.watermark is None else context.watermark - self.within + 1

@@ -25,7 +25,7 @@ from tidegate.operators.joining import (
 )
 from tidegate.operators.kernel import StepContext
 from tidegate.operators.keyed import Arrival, Partials
-from tidegate.operators.late import NEVER, Bounds, instants
+from tidegate.operators.late import NEVER, Bounds
 from tidegate.operators.rows import RowLayout, RowTable
 from tidegate.operators.slicing import Slicing
 from tidegate.operators.state import KEY, BucketState
@@ -101,7 +101,7 @@ class RowsInWindows:
     slicing: Slicing
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        _, inside = self.slicing.slice_of(instants(rows, self.layout.time))
+        _, inside = self.slicing.slice_of(self.layout.columns.times(rows))
         counts["unassigned"] += len(inside) - int(inside.sum())
         return self.layout(rows.filter(pa.array(inside)), counts, owners=owners)
 

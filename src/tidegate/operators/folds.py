@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from tidegate.operators import blobs, keys
+from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import ROWS, Arrival, KeyedInput, Partials, key_table, keys_text
-from tidegate.operators.late import NEVER, instants
+from tidegate.operators.keyed import ROWS, Arrival, KeyColumns, KeyedInput, Partials
+from tidegate.operators.late import NEVER
 from tidegate.operators.session_emit import Changed, carried, session_emit
 from tidegate.operators.session_merge import NUMBER
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
-from tidegate.plan.inlets import Inlet
 from tidegate.plan.windowing import Emit
 
 #: When folds end: only THE_END comes so late.
@@ -33,13 +32,13 @@ END_OF_TIME = 1 << 60
 class FoldPreAggregate:
     """A partial state for each key."""
 
-    plan: Inlet
+    columns: KeyColumns
     accumulators: Accumulators
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        distinct, codes = keys.encode(key_table(rows, self.plan))
+        distinct, codes = self.columns.encode(rows)
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
-            pl.Series(KEY, codes), pl.Series(TIME, instants(rows, self.plan.feed.time))
+            pl.Series(KEY, codes), pl.Series(TIME, self.columns.times(rows))
         )
         return Partials(distinct, self.accumulators.partial(coded, [KEY], pl.len().alias(ROWS)))
 
@@ -49,15 +48,15 @@ class FoldKernel(KeyedKernel):
 
     def __init__(self, plan: Emit) -> None:
         [inlet] = plan.inlets
-        self.plan = plan
+        self.columns = KeyColumns.of(inlet)
+        self.emission = plan.emission
         self.accumulators = Accumulators(plan.input.aggregates)
         self.emitter = session_emit(plan.emission, self.accumulators)
-        super().__init__(plan, KeyedInput(inlet, FoldPreAggregate(inlet, self.accumulators)))
+        super().__init__(plan, KeyedInput(inlet, FoldPreAggregate(self.columns, self.accumulators)))
 
     def physical_operators(self) -> list[str]:
-        [inlet] = self.plan.inlets
-        by = keys_text(inlet)
-        return [f"FoldPreAggregate[{by}]", "FoldMerge[by key]", f"FoldEmit[{self.plan.emission}]"]
+        first, last = f"FoldPreAggregate[{self.columns}]", f"FoldEmit[{self.emission}]"
+        return [first, "FoldMerge[by key]", last]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
         def emit(rows: pl.DataFrame) -> None:

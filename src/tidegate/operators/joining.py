@@ -19,7 +19,7 @@ from tidegate.operators.accumulators import TIME
 from tidegate.operators.kernel import Clock, Input, Outcome, Parcel, StepContext, in_schema
 from tidegate.operators.keyed import Arrival, PreAggregate
 from tidegate.operators.late import AllowedLatenessTracker
-from tidegate.operators.rows import OWN, RowLayout, RowTable
+from tidegate.operators.rows import OWN, RowLayout, RowTable, row_input
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES, Side, keeps, nulls_text, window_names
@@ -56,7 +56,7 @@ class JoinSide:
     ) -> None:
         self.name = name
         self.layout = layout
-        self.input = layout.input(preaggregate, name, counted_as=f"{name}_rows")
+        self.input = row_input(window.inlet, layout, preaggregate, name, counted_as=f"{name}_rows")
         self.lateness = AllowedLatenessTracker(window.lateness)
         #: Are rows that match nothing emitted alone? Then it is remembered which have matched.
         self.keeps_unmatched = keeps(plan.how, name)

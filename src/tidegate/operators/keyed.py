@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.kernel import Parcel, StepContext, count_parcels
-from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
+from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived, instants
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
@@ -32,6 +32,33 @@ PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
 #: Why rows cannot be used, and which of them; a row is judged by the first that applies.
 Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """The columns of rows that say where they belong: their event time and their keys."""
+
+    time: str
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: Inlet) -> KeyColumns:
+        return cls(plan.feed.time, plan.keyed.keys)
+
+    def __str__(self) -> str:
+        return ", ".join(self.keys) or "global"
+
+    def encode(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        """The distinct keys of rows, and each row's code."""
+        return keys.encode(self.table(rows))
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The keys of rows. A row that was moved in time keeps the key it arrived with."""
+        return keys.key_table(as_arrived(rows, self.time), self.keys)
+
+    def times(self, rows: pa.Table) -> np.ndarray:
+        """The event times of rows, as microseconds."""
+        return instants(rows, self.time)
 
 
 @dataclass(frozen=True)
@@ -197,16 +224,6 @@ class KeyedInput:
             moved = self._preaggregate(moved_rows, context.outcome.counts, owners=False)
             in_time += context.state.remap_codes([(moved.keys, blobs.to_arrow(moved.states))])
         return in_time
-
-
-def key_table(rows: pa.Table, plan: Inlet) -> pa.Table:
-    """The keys of rows. A row that was moved in time keeps the key it arrived with."""
-    return keys.key_table(as_arrived(rows, plan.feed.time), plan.keyed.keys)
-
-
-def keys_text(plan: Inlet) -> str:
-    """The keys as `explain()` shows them."""
-    return ", ".join(plan.keyed.keys) or "global"
 
 
 def _bucket_assignment(packed: Partials, buckets: Sequence[int]) -> np.ndarray:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.kernel import EmitRows, KeyedKernel, StepContext
-from tidegate.operators.keyed import Arrival, keys_text
-from tidegate.operators.rows import RowLayout, RowTable, in_time
+from tidegate.operators.keyed import Arrival
+from tidegate.operators.rows import RowLayout, RowTable, in_time, row_input
 from tidegate.plan.passages import Reorder
 
 
@@ -20,12 +20,12 @@ class ReorderKernel(KeyedKernel):
     table = RowTable("rows", TIME)
 
     def __init__(self, plan: Reorder) -> None:
-        [self.inlet] = plan.inlets
-        self.layout = RowLayout.of(self.inlet)
-        super().__init__(plan, self.layout.input())
+        [inlet] = plan.inlets
+        self.layout = RowLayout.of(inlet)
+        super().__init__(plan, row_input(inlet, self.layout))
 
     def physical_operators(self) -> list[str]:
-        return [f"Reorder[{keys_text(self.inlet)}, late={self.inlet.late}]"]
+        return [f"Reorder[{self.layout.columns}, late={self.input.router.policy}]"]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
         previous, now = context.watermarks

@@ -18,12 +18,11 @@ from tidegate.operators.keyed import (
     PARTIALS,
     ROWS,
     Arrival,
+    KeyColumns,
     KeyedInput,
     Partials,
     PreAggregate,
-    key_table,
 )
-from tidegate.operators.late import instants
 from tidegate.operators.state import FIRST_POSITION, KEY, LAST_POSITION, BucketState
 from tidegate.plan.counters import LATE_AT_WATERMARK
 from tidegate.plan.inlets import Inlet
@@ -36,48 +35,42 @@ OWN = "__tidegate_row."
 class RowLayout:
     """Rows as states: their key, their time, and their own columns under names of ours."""
 
-    plan: Inlet
-    #: The key columns, and the names under which the operator knows them.
-    keys: tuple[str, ...]
+    schema: pa.Schema
+    columns: KeyColumns
+    #: The names under which the operator knows the keys.
     known_keys: tuple[str, ...]
 
     @classmethod
     def of(cls, plan: Inlet, known_keys: tuple[str, ...] | None = None) -> RowLayout:
-        own = plan.keyed.keys
-        return cls(plan, own, own if known_keys is None else known_keys)
+        columns = KeyColumns.of(plan)
+        return cls(plan.feed.schema, columns, columns.keys if known_keys is None else known_keys)
 
-    def input(
-        self,
-        preaggregate: PreAggregate | None = None,
-        channel: str = PARTIALS,
-        counted_as: str | None = None,
-    ) -> KeyedInput:
-        """An input whose states are rows in this layout; without `preaggregate` nothing is added."""
-        own = preaggregate or self
-        return KeyedInput(self.plan, own, channel, rows_behind=self.rows_behind, counted_as=counted_as)
+    @classmethod
+    def without_keys(cls, plan: Inlet) -> RowLayout:
+        return cls(plan.feed.schema, KeyColumns(plan.feed.time, ()), ())
 
     @property
     def time(self) -> str:
-        return self.plan.feed.time
+        return self.columns.time
 
     @cached_property
     def own(self) -> list[str]:
         """The columns of a row that are neither its key nor its time."""
-        return [name for name in self.plan.feed.schema.names if name not in {*self.keys, self.time}]
+        placed = {*self.columns.keys, self.time}
+        return [name for name in self.schema.names if name not in placed]
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         return self.states(rows, self.key_table(rows))
 
     def key_table(self, rows: pa.Table) -> pa.Table:
         """The keys of rows, under the names by which the operator knows them."""
-        if not self.keys:
-            return keys.key_table(rows, ())
-        return key_table(rows, self.plan).rename_columns(self.known_keys)
+        own = self.columns.table(rows)
+        return own.rename_columns(self.known_keys) if self.known_keys else own
 
     def states(self, rows: pa.Table, own_keys: pa.Table, extra: pl.DataFrame | None = None) -> Partials:
         """A state for each row, in the order they came; `extra` is kept beside its columns."""
         distinct, codes = keys.encode(own_keys)
-        time = instants(rows, self.time)
+        time = self.columns.times(rows)
         own = blobs.to_polars(rows.select(self.own).rename_columns([OWN + name for name in self.own]))
         placed = pl.DataFrame({KEY: codes, TIME: time, ROWS: np.ones(len(time), dtype=np.int64)})
         parts = [placed, own] if extra is None else [placed, extra, own]
@@ -87,11 +80,9 @@ class RowLayout:
         """The rows that the chosen states are, as they came."""
         rows = blobs.to_arrow(self.restored(arrival.states.filter(pl.Series(chosen))))
         by_key = state.known_keys.take(rows.column(KEY))
-        own_keys = {
-            own: by_key.column(known) for own, known in zip(self.keys, self.known_keys, strict=True)
-        }
-        columns = columns_of(rows) | own_keys | self.times(rows)
-        return in_schema(self.plan.feed.schema, columns)
+        pairs = zip(self.columns.keys, self.known_keys, strict=True)
+        own_keys = {own: by_key.column(known) for own, known in pairs}
+        return in_schema(self.schema, columns_of(rows) | own_keys | self.times(rows))
 
     def restored(self, states: pl.DataFrame) -> pl.DataFrame:
         """Rows with their own columns under their own names."""
@@ -103,9 +94,26 @@ class RowLayout:
 
     def column(self, name: str, known_keys: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
         """A column of rows as they travel, beside their keys."""
-        if name in self.keys:
-            return known_keys.column(self.known_keys[self.keys.index(name)])
+        if name in self.columns.keys:
+            return known_keys.column(self.known_keys[self.columns.keys.index(name)])
         return rows.column(TIME if name == self.time else OWN + name)
+
+
+def row_input(
+    plan: Inlet,
+    layout: RowLayout,
+    preaggregate: PreAggregate | None = None,
+    channel: str = PARTIALS,
+    counted_as: str | None = None,
+) -> KeyedInput:
+    """An input whose states are rows in a layout; `preaggregate` may add to them."""
+    return KeyedInput(
+        plan,
+        preaggregate or layout,
+        channel,
+        rows_behind=layout.rows_behind,
+        counted_as=counted_as,
+    )
 
 
 def in_time(input: KeyedInput, context: StepContext, arrivals: Sequence[Arrival]) -> pl.DataFrame | None:

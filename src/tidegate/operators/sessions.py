@@ -15,19 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators import blobs, keys
+from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import (
-    ROWS,
-    Arrival,
-    Fault,
-    KeyedInput,
-    Partials,
-    key_table,
-    keys_text,
-)
-from tidegate.operators.late import AllowedLatenessTracker, instants, window_times
+from tidegate.operators.keyed import ROWS, Arrival, Fault, KeyColumns, KeyedInput, Partials
+from tidegate.operators.late import AllowedLatenessTracker, window_times
 from tidegate.operators.session_emit import Changed, carried, session_emit
 from tidegate.operators.session_merge import (
     NUMBER,
@@ -39,7 +31,6 @@ from tidegate.operators.session_merge import (
     sweep,
 )
 from tidegate.operators.session_store import END, START, SessionStore
-from tidegate.plan.inlets import Inlet
 from tidegate.plan.time import LONGEST
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Session
@@ -49,13 +40,13 @@ from tidegate.plan.windows import Session
 class SessionPreAggregate:
     """A partial state for each key and run of rows that belong together."""
 
-    plan: Inlet
+    columns: KeyColumns
     window: Session
     accumulators: Accumulators
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        distinct, codes = keys.encode(key_table(rows, self.plan))
-        time = instants(rows, self.plan.feed.time)
+        distinct, codes = self.columns.encode(rows)
+        time = self.columns.times(rows)
         gap, longest = self.window.gap, self.window.max_length
         # A row's own gap has no bound, and what lies past the end of time is lost.
         own = np.minimum(np.asarray(_gaps(rows, gap)), LONGEST) if isinstance(gap, str) else gap
@@ -88,22 +79,22 @@ class SessionKernel(KeyedKernel):
 
     def __init__(self, plan: Emit) -> None:
         [inlet] = plan.inlets
+        self.columns = KeyColumns.of(inlet)
         window = plan.windowed.window
         assert isinstance(window, Session)
-        self.plan = plan
+        self.emission = plan.emission
         self.window = window
         self.accumulators = Accumulators(plan.input.aggregates)
         self.lateness = AllowedLatenessTracker(inlet.lateness)
         self.emitter = session_emit(plan.emission, self.accumulators)
-        preaggregate = SessionPreAggregate(inlet, window, self.accumulators)
+        preaggregate = SessionPreAggregate(self.columns, window, self.accumulators)
         super().__init__(plan, KeyedInput(inlet, preaggregate, faults=_gap_faults(window.gap)))
 
     def physical_operators(self) -> list[str]:
-        [inlet] = self.plan.inlets
         return [
-            f"SessionPreAggregate[{keys_text(inlet)}]",
-            f"SessionMerge[late={inlet.late}]",
-            f"SessionEmit[{self.plan.emission}]",
+            f"SessionPreAggregate[{self.columns}]",
+            f"SessionMerge[late={self.input.router.policy}]",
+            f"SessionEmit[{self.emission}]",
         ]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:

@@ -14,15 +14,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tidegate.operators import blobs, keys
+from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import ROWS, Arrival, KeyedInput, Partials, key_table, keys_text
-from tidegate.operators.late import NEVER, AllowedLatenessTracker, Bounds, instants, window_times
+from tidegate.operators.keyed import ROWS, Arrival, KeyColumns, KeyedInput, Partials
+from tidegate.operators.late import NEVER, AllowedLatenessTracker, Bounds, window_times
 from tidegate.operators.slicing import SLICE, WINDOW, SliceStore, Slicing
 from tidegate.operators.state import KEY
 from tidegate.operators.window_emit import Progress, window_emit
-from tidegate.plan.inlets import Inlet
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Hopping
 
@@ -36,15 +35,15 @@ _PROMPT = AllowedLatenessTracker()
 class SlicePreAggregate:
     """A partial state for each key and slice."""
 
-    plan: Inlet
+    columns: KeyColumns
     slicing: Slicing
     accumulators: Accumulators
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
         """The states of rows; those in no window are counted and left out."""
-        time = instants(rows, self.plan.feed.time)
+        time = self.columns.times(rows)
         number, inside = self.slicing.slice_of(time)
-        distinct, codes = keys.encode(key_table(rows, self.plan))
+        distinct, codes = self.columns.encode(rows)
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(KEY, codes), pl.Series(SLICE, number), pl.Series(TIME, time)
         )
@@ -62,24 +61,25 @@ class SliceKernel(KeyedKernel):
 
     def __init__(self, plan: Emit) -> None:
         [inlet] = plan.inlets
+        self.columns = KeyColumns.of(inlet)
         window = plan.windowed.window
         assert isinstance(window, Hopping)
-        self.plan = plan
+        self.emission = plan.emission
         self.slicing = Slicing(window)
         self.accumulators = Accumulators(plan.input.aggregates)
         self.lateness = AllowedLatenessTracker(inlet.lateness)
         self.emitter = window_emit(plan.emission)
-        preaggregate = SlicePreAggregate(inlet, self.slicing, self.accumulators)
+        preaggregate = SlicePreAggregate(self.columns, self.slicing, self.accumulators)
         super().__init__(plan, KeyedInput(inlet, preaggregate))
 
     def physical_operators(self) -> list[str]:
-        [inlet], slices = self.plan.inlets, self.slicing.per_window
+        slices = self.slicing.per_window
         store = [f"SliceStore[{slices} slices a window]", "SliceMerge[by window]"]
         return [
-            f"SlicePreAggregate[{keys_text(inlet)}]",
-            f"SliceMerge[by slice, late={inlet.late}]",
+            f"SlicePreAggregate[{self.columns}]",
+            f"SliceMerge[by slice, late={self.input.router.policy}]",
             *(store if slices > 1 else []),
-            f"WindowEmit[{self.plan.emission}]",
+            f"WindowEmit[{self.emission}]",
         ]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:

@@ -19,9 +19,8 @@ from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.arrived import arrived_before
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import Arrival, Partials, keys_text
-from tidegate.operators.late import instants
-from tidegate.operators.rows import RowLayout, RowTable, in_time
+from tidegate.operators.keyed import Arrival, Partials
+from tidegate.operators.rows import RowLayout, RowTable, in_time, row_input
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.timeline import Timeline
 from tidegate.plan.windowing import Emit
@@ -39,7 +38,7 @@ class SlidingPreAggregate:
     accumulators: Accumulators
 
     def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        time = instants(rows, self.layout.time)
+        time = self.layout.columns.times(rows)
         # Groups of one row each: that their numbers are in order makes it eight times as fast.
         number = pl.Series(_ROW, np.arange(len(time))).set_sorted()
         numbered = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
@@ -53,7 +52,7 @@ class SlidingPreAggregate:
     def _triggers(self, rows: pa.Table) -> pl.Series:
         assert self.window.when is not None
         meets = pl.sql_expr(self.window.when).fill_null(False).alias(_TRIGGER)
-        columns = rows.select(self.layout.plan.feed.schema.names)
+        columns = rows.select(self.layout.schema.names)
         return blobs.to_polars(columns).with_columns(meets)[_TRIGGER]
 
 
@@ -61,20 +60,20 @@ class SlidingKernel(KeyedKernel):
     """One result for each row that meets the condition, over the rows around it."""
 
     def __init__(self, plan: Emit) -> None:
-        [self.inlet] = plan.inlets
+        [inlet] = plan.inlets
         window = plan.windowed.window
         assert isinstance(window, Sliding)
         self.window = window
-        self.layout = RowLayout.of(self.inlet)
+        self.layout = RowLayout.of(inlet)
         self.accumulators = Accumulators(plan.input.aggregates)
         self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))
         preaggregate = SlidingPreAggregate(self.layout, window, self.accumulators)
-        super().__init__(plan, self.layout.input(preaggregate))
+        super().__init__(plan, row_input(inlet, self.layout, preaggregate))
 
     def physical_operators(self) -> list[str]:
         return [
-            f"SlidingWindow[{keys_text(self.inlet)}, {self.window}, "
-            f"late={self.inlet.late}, fused with the aggregates]"
+            f"SlidingWindow[{self.layout.columns}, {self.window}, "
+            f"late={self.input.router.policy}, fused with the aggregates]"
         ]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:

@@ -45,8 +45,9 @@ class Way:
         self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
     ) -> Iterator[Parcel]:
         """Parcels for the operator."""
-        rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
-        yield from parcels
+        if self.steps:
+            rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
+            yield from parcels
         yield from self.input.pack(rows, buckets)
 
     def begins_like(self, other: Way) -> bool:
