@@ -43,17 +43,17 @@ _FOREVER = -NEVER
 
 @dataclass(frozen=True)
 class Queue:
-    """The order in which rows are judged: stream after stream, of each by arrival."""
+    """The order in which rows are judged: by stream, then by arrival."""
 
     order: np.ndarray
-    #: Of each stream.
+    #: One entry for each stream.
     code: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
     @classmethod
     def of(cls, code: np.ndarray, now: np.ndarray) -> Queue:
-        """Rows, given in the order they came, that each arrived `now`."""
+        """From rows in arrival order, with the instants they arrived at."""
         in_time = _order(now - now.min())
         order = in_time[_order(code[in_time])]
         start = np.flatnonzero(np.diff(code[order], prepend=-1))
@@ -61,7 +61,7 @@ class Queue:
 
 
 def _order(numbers: np.ndarray) -> np.ndarray:
-    """The order of numbers from zero on, equal ones as they are."""
+    """A stable order of numbers that are not negative."""
     # Numbers of 16 bits are sorted by their digits, which is far faster, even several times.
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     while (numbers := numbers >> 16).any():
@@ -71,7 +71,7 @@ def _order(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Streams:
-    """What is known of some streams: levels in units, and last arrivals, `NEVER` of new ones."""
+    """The state of some streams: levels in units, and last arrivals, `NEVER` for new ones."""
 
     level: np.ndarray
     arrived: np.ndarray
@@ -136,7 +136,7 @@ def _over(measured: np.ndarray, limit: int | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RowsByStream:
-    """Rows as they are, by the stream, or the part of one, that they belong to."""
+    """Rows as they are, keyed by their stream, or by their shard of it."""
 
     layout: RowLayout
     sla: Sla
@@ -160,7 +160,7 @@ class RowsByStream:
 
 
 class AdmissionKernel(KeyedKernel):
-    """Rows as far as they are allowed; the others leave with the reason."""
+    """Forwards the rows that the limits allow, and rejects the others with a reason."""
 
     def __init__(self, plan: Admit) -> None:
         [inlet] = plan.inlets
@@ -214,7 +214,7 @@ class AdmissionKernel(KeyedKernel):
         missing = self.budget.capacity - streams.level
         full = streams.arrived - -missing // self.budget.refill
         if known is not None:
-            # Under other limits it may be full earlier than it was to be; what is older must go first.
+            # New limits may fill it earlier than planned; older entries must expire first.
             position = np.searchsorted(code, known[KEY].to_numpy())
             full[position] = np.maximum(full[position], known[END].to_numpy())
         entries = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""What a bucket holds, in numbers."""
+"""How much a bucket holds: open windows, keys, pages, bytes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tidegate.plan.joins import SIDES
 #: The tables that hold rows, or ids of rows.
 _ROWS = ("rows", "seen", *SIDES)
 
-#: So many entries are counted after each step; more would cost a share of every batch.
+#: Up to this many entries are counted after each step; more would slow every batch down.
 _FEW = 10_000
-#: What a gauge says where there is no time.
+#: The value of a gauge where there is no time.
 NO_TIME = -(1 << 63)
-#: What it says where nobody has counted.
+#: Its value where nothing was counted.
 UNKNOWN = -1
 
 
 def count_open(
     bucket: BucketState, slicing: Slicing | None, lateness: int, watermark: int | None
 ) -> int:
-    """Windows, sessions or rows that are open; what has ended, lateness included, is not."""
+    """The number of open windows, sessions or rows; what has closed, lateness included, is left out."""
     tables = {page.table for page in bucket.manifest.pages}
     ended = NEVER if watermark is None else watermark - lateness
     if "sessions" in tables:
@@ -52,7 +52,7 @@ def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
 
 
 def count_keys(bucket: BucketState) -> int:
-    """How many keys there are; ids have none, and count themselves."""
+    """The number of keys, or of ids where there are no keys."""
     frames = [frame for page in bucket.manifest.pages for frame in bucket.read([page])]
     codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
     return pl.concat(codes).n_unique() if codes else 0
@@ -67,7 +67,7 @@ def largest_table(bucket: BucketState) -> int:
 
 
 def gauges(kernel: Kernel, bucket: BucketState) -> dict[str, int]:
-    """What a bucket holds after a step, by names of gauges; small ones are counted in full."""
+    """The gauges of a bucket after a step; windows and keys are only counted in small buckets."""
     own = kernel.kernel if isinstance(kernel, Chained) else kernel
     manifest, rows = bucket.manifest, largest_table(bucket)
     held = {

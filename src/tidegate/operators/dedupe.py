@@ -33,10 +33,10 @@ from tidegate.plan.time import render
 #: The halves of an id's digest.
 DIGEST = ONE, TWO = "__tidegate_id_1", "__tidegate_id_2"
 
-#: Finding ids in a page of so many costs next to no more than in a part of a larger one.
+#: Pages of this many ids are not compacted: finding ids in a larger page costs nearly as much.
 _LARGE = 1 << 16
 
-#: Ids are looked for by their first bits, of which there are so many patterns for each.
+#: Ids are looked up by their first bits; there are this many bit patterns for each id.
 _SPARSE = 16
 
 #: Everybody may know which bucket an id belongs to.
@@ -60,7 +60,7 @@ class RowsById:
 
 
 class DedupeKernel(KeyedKernel):
-    """Of the rows with one id the first to arrive."""
+    """Forwards the first row to arrive of each id."""
 
     def __init__(self, plan: Dedupe) -> None:
         [inlet] = plan.inlets
@@ -92,7 +92,7 @@ class DedupeKernel(KeyedKernel):
     def _first_of_each(
         self, context: StepContext, arrivals: Sequence[Arrival], oldest: int
     ) -> pl.DataFrame | None:
-        """The rows of ids that are not remembered, one of each.
+        """The rows of ids that are not remembered, one row for each id.
 
         A known id makes a row a duplicate whatever its time: only a row that cannot be checked is late.
         """
@@ -126,7 +126,7 @@ class DedupeKernel(KeyedKernel):
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of some rows, each once, by the order of their digests."""
+    """The distinct ids of some rows, sorted by their digests."""
 
     one: np.ndarray
     two: np.ndarray
@@ -149,11 +149,11 @@ class Ids:
         return [pl.Series(ONE, self.one[positions]), pl.Series(TWO, self.two[positions])]
 
     def near(self, one: np.ndarray) -> np.ndarray:
-        """Which of many first halves may be here: all that are, and a few others."""
+        """Positions of first halves that may be among these ids: all that are, and a few others."""
         return np.flatnonzero(self._marks[one >> self._beyond])
 
     def found(self, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-        """The positions of those digests that are here."""
+        """The positions here of the digests that are among these ids."""
         position, found = np.searchsorted(self.one, one), []
         for ahead in range(self._alike):
             at = np.minimum(position + ahead, len(self.one) - 1)
@@ -162,7 +162,7 @@ class Ids:
 
     @cached_property
     def _beyond(self) -> np.uint64:
-        """How many bits follow after those that are looked for first."""
+        """The number of bits after those that are looked up first."""
         return np.uint64(64 - (_SPARSE * len(self.one)).bit_length())
 
     @cached_property
@@ -187,7 +187,7 @@ def _order_ties(order: np.ndarray, one: np.ndarray, two: np.ndarray) -> None:
 
 
 def _up_to_the_first(code: np.ndarray, counts: np.ndarray, ids: int) -> np.ndarray:
-    """Which rows come before the first of their id that counts, or are it?"""
+    """Which rows come before the first row of their id that counts, or are that row?"""
     first = np.full(ids, len(code), dtype=np.int64)
     positions = np.flatnonzero(counts)[::-1]
     first[code[positions]] = positions  # of several the last to be written stays: the first to come

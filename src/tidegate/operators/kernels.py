@@ -51,7 +51,7 @@ KERNELS: dict[tuple[type, ...], Callable[[Any], Kernel]] = {
 
 def kernels_of(dataflow: Dataflow) -> list[Kernel]:
     """The kernel of each vertex."""
-    return [_in_its_place(vertex) for vertex in dataflow.vertices]
+    return [_placed(vertex) for vertex in dataflow.vertices]
 
 
 def unpack_of(dataflow: Dataflow, kernels: Sequence[Kernel], channel: str) -> Unpack:
@@ -62,7 +62,7 @@ def unpack_of(dataflow: Dataflow, kernels: Sequence[Kernel], channel: str) -> Un
     return lambda tables: tables[-1].cast(schema)
 
 
-def _in_its_place(vertex: Vertex) -> Kernel:
+def _placed(vertex: Vertex) -> Kernel:
     operator, output_channel = vertex.operator, vertex.channel or MAIN
     kernel = KERNELS[type(operator), *map(type, operator.windows)](operator)
     alone = vertex.number == 0 and output_channel == MAIN

@@ -26,7 +26,7 @@ from tidegate.operators.timeline import Timeline
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
 
-_TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_place"
+_TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_row_number"
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,9 @@ RESIDENT = ResidentBuckets(max_bytes=512 << 20)
 
 
 class BucketState:
-    """One bucket's tables for the length of one micro-batch. `key` columns hold codes of `keys`.
+    """One bucket's tables during one micro-batch. The column `KEY` holds codes of the known keys.
 
-    A table may do without; its pages then are not read together with others.
+    A table may have no keys; its pages are then read apart from other tables' pages.
     """
 
     def __init__(self, store: PageStore, plan: str, resident: Resident | None = None) -> None:
@@ -152,7 +152,7 @@ class BucketState:
     # -- keys -------------------------------------------------------------------------------
 
     def remap_codes(self, tables: list[tuple[pa.Table, pa.Table]]) -> list[pl.DataFrame]:
-        """Rows with the bucket's codes, from pairs of keys and rows with codes of their own."""
+        """Rows with the bucket's codes, from pairs of keys and rows with codes of those keys."""
         if not tables:
             return []
         codes = self._resident.keys.codes_of([own for own, _ in tables])
@@ -188,7 +188,7 @@ class BucketState:
         return [memory[page.id] for page in pages]
 
     def of_keys(self, pages: list[pl.DataFrame], codes: np.ndarray) -> list[pl.DataFrame]:
-        """The rows of these keys: few of many are found without looking at anything else of a page."""
+        """The rows of these keys; only the key column of a page is searched."""
         if not pages:
             return []
         wanted = np.zeros(self.known_keys.num_rows, dtype=bool)
@@ -197,7 +197,7 @@ class BucketState:
         return [page[hit] for page, hit in zip(pages, hits, strict=True)]
 
     def append(self, table: str, rows: pl.DataFrame, position: str, width: int = LAST_POSITION) -> None:
-        """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
+        """Keep rows, in pages that each cover `width` positions (more if pages were too many)."""
         newest = max((page.generation for page in self.pages(table)), default=0)
         self._write_all(table, rows, position, width, newest + 1)
 
@@ -284,7 +284,7 @@ class BucketState:
 
 @contextmanager
 def state_of(operator: str, bucket: int) -> Iterator[None]:
-    """Let errors about stored state say whose it is, by what users call the operator."""
+    """Let errors about stored state name the operator, as users call it, and the bucket."""
     try:
         yield
     except StateError as error:
@@ -296,7 +296,7 @@ def missing(page: Page) -> str:
 
 
 def damage(pages: Mapping[str, bytes]) -> list[str]:
-    """What is wrong with the stored pages of a bucket, in words; nothing where they are whole."""
+    """What is wrong with the stored pages of a bucket, in words; empty if they are whole."""
     try:
         listed = Manifest.from_bytes(pages[_MANIFEST]).pages if _MANIFEST in pages else []
     except (StateError, ValueError, TypeError, KeyError) as error:
@@ -308,7 +308,7 @@ def damage(pages: Mapping[str, bytes]) -> list[str]:
 
 
 def _unreadable(page: Page, pages: Mapping[str, bytes]) -> str | None:
-    """Why a page cannot be read, if so; one that is not there is none of these."""
+    """Why a page cannot be read, if it is there and cannot."""
     try:
         rows = blobs.decode(pages[page.id])[-1] if page.id in pages else None
     except (StateError, ValueError, pa.ArrowException) as error:
@@ -332,13 +332,13 @@ def _compaction_run(pages: list[Page], most: int) -> list[Page]:
 
 
 def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
-    """The rows with codes of a key table that holds only the keys they use; none if they have no key."""
+    """The keys that rows use, and the rows with codes of these; no keys if rows have no key column."""
     if KEY not in rows.columns:
         return pa.table({}), blobs.to_arrow(rows)
     codes = rows[KEY].to_numpy()
     if len(codes) * 8 < known.num_rows:  # few of many: sorting them beats marking in a long list
-        used, place = np.unique(codes, return_inverse=True)
-        own_codes = place.astype(np.int32)
+        used, index = np.unique(codes, return_inverse=True)
+        own_codes = index.astype(np.int32)
     else:
         marks = np.zeros(known.num_rows, dtype=bool)
         marks[codes] = True
@@ -353,10 +353,10 @@ def _bounds(rows: pl.DataFrame, position: str) -> tuple[int, int]:
 
 
 def _split(rows: pl.DataFrame, position: str, width: int) -> Iterable[pl.DataFrame]:
-    """The rows in ranges of positions, each in pieces of a size that is comfortable to move."""
-    place = rows[position] // width
-    distinct = place.unique().sort()
-    ranges = [rows] if len(distinct) == 1 else [rows.filter(place == value) for value in distinct]
+    """The rows in ranges of positions, each in pieces of a bounded size."""
+    interval = rows[position] // width
+    distinct = interval.unique().sort()
+    ranges = [rows] if len(distinct) == 1 else [rows.filter(interval == value) for value in distinct]
     for part in ranges:
         most = max(1, len(part) * blobs.MAX_BYTES // max(int(part.estimated_size()), 1))
         yield from part.iter_slices(most)

@@ -21,9 +21,9 @@ class Way:
 
     input: Input
     time: str
-    #: The steps that they take before, each in a crossing from Spark to Python of its own.
+    #: Steps that run before packing, each in a crossing from Spark to Python of its own.
     crossings: tuple[tuple[Step, ...], ...] = ()
-    #: Those that they take together with packing.
+    #: Steps that run together with packing.
     steps: tuple[Step, ...] = ()
     #: The column with each row's own gap, where sessions have one.
     gap: str | None = None
@@ -33,7 +33,7 @@ class Way:
         return cls(input, edge.time, edge.stages, edge.fused, gap)
 
     def in_one(self) -> Way:
-        """With all steps together: rows that go several ways are handed over once."""
+        """The same way with all steps together: rows that go several ways cross to Python once."""
         steps = (step for crossing in self.crossings for step in crossing)
         return replace(self, crossings=(), steps=(*steps, *self.steps))
 
@@ -44,7 +44,7 @@ class Way:
     def pack(
         self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
     ) -> Iterator[Parcel]:
-        """Parcels for the operator."""
+        """Parcels for the input, after the steps."""
         if self.steps:
             rows, parcels = take_steps(self.steps, rows, self.time, decision, buckets[0])
             yield from parcels
@@ -61,17 +61,17 @@ def take_steps_or_part(ways: Sequence[Way]) -> bool:
 
 
 def gap_at_source(ways: Sequence[Way]) -> str | None:
-    """The column with each row's own gap, where it is looked at before any step can change it."""
+    """The column with each row's own gap, if no step can change it before it is checked."""
     return None if take_steps_or_part(ways) else ways[0].gap
 
 
 def pack_along(
     ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
 ) -> Iterator[Parcel]:
-    """Parcels for all operators that rows go to.
+    """Parcels for all operators that read these rows.
 
-    Steps that several ways begin with are taken once. Rows without an event time go the first way
-    alone: each of them is one error.
+    Steps that several ways begin with run once. Rows without an event time only go the first way: each
+    of them is one error.
     """
     first, *others = ways
     alike = [way for way in others if way.begins_like(first)]
@@ -90,7 +90,7 @@ def pack_along(
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways that rows take: those of each source, and those of each operator's results."""
+    """The ways of each source's rows, and of each operator's results."""
 
     of_sources: dict[int, list[Way]]
     of_operators: dict[int, list[Way]]
@@ -111,7 +111,7 @@ class Ways:
 
 
 def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:
-    """The ways of rows; to leave the query is one of them."""
+    """The ways of rows; leaving the query counts as one of them."""
     return {
         number: [way.in_one() for way in taken] if len(taken) > 1 or number in leaving else taken
         for number, taken in ways.items()
