@@ -242,7 +242,7 @@ class JoinKernel:
 
     @property
     def channels(self) -> frozenset[str]:
-        return frozenset(input.channel for input in self.inputs)
+        return frozenset(input.name for input in self.inputs)
 
     def step(self, state: BucketState, messages: Sequence[Parcel], clock: Clock) -> Outcome:
         context = StepContext.begin(state, clock)

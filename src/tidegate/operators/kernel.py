@@ -151,7 +151,7 @@ class Input(Protocol):
     """Where rows enter an operator."""
 
     @property
-    def channel(self) -> str:
+    def name(self) -> str:
         """The channel its messages travel on."""
         ...
 
@@ -159,7 +159,7 @@ class Input(Protocol):
         """Messages for the buckets, from rows of the input's schema."""
         ...
 
-    def connect(self, operator: str, channel: str) -> None:
+    def connect(self, operator: str, name: str) -> None:
         """Say what the plan calls its operator, and which channel its messages travel on."""
         ...
 
@@ -221,7 +221,7 @@ class KeyedKernel(ABC):
 
     @property
     def channels(self) -> frozenset[str]:
-        return frozenset({self.input.channel})
+        return frozenset({self.input.name})
 
     def step(self, state: BucketState, messages: Sequence[Parcel], clock: Clock) -> Outcome:
         context = StepContext.begin(state, clock)

@@ -69,11 +69,11 @@ def _placed(vertex: Vertex) -> Kernel:
     number = vertex.number + 1
     for edge, input in zip(vertex.edges, kernel.inputs, strict=True):
         # Operators have inputs of the same names: the number tells their messages apart.
-        input.connect(edge.name, input.channel if alone else f"{number}.{input.channel}")
+        input.connect(edge.name, input.name if alone else f"{number}.{input.name}")
     if alone:
         return kernel  # it reads sources, and nothing stands before it
     inputs = zip(vertex.edges, kernel.inputs, strict=True)
-    triggered = frozenset(input.channel for edge, input in inputs if edge.watermark_triggered)
+    triggered = frozenset(input.name for edge, input in inputs if edge.watermark_triggered)
     return Chained(kernel, vertex.delay, number, triggered, output_channel, retracts=operator.retracts)
 
 

@@ -114,17 +114,18 @@ class KeyedInput:
         self,
         plan: Inlet,
         preaggregate: PreAggregate,
-        channel: str = PARTIALS,
+        name: str = PARTIALS,
         *,
         rows_behind: RowsBehind | None = None,
-        faults: Sequence[Fault] = (),
+        invalid: Sequence[Fault] = (),
         counted_as: str | None = None,
     ) -> None:
         """`rows_behind` restores rows from states that are the rows; other states have them beside.
 
-        `counted_as` is the counter of its rows, where an operator has several inputs.
+        `invalid` tells which rows cannot be used, besides those without an event time; `counted_as` is
+        the counter of its rows, where an operator has several inputs.
         """
-        self.channel = channel
+        self.name = name
         self.router = SideOutputRouter(plan.late, plan.feed.time, plan.lateness)
         #: Can rows be late? What the watermark triggered upstream came before it.
         self.enforces_lateness = not made_due(plan.feed)
@@ -133,20 +134,20 @@ class KeyedInput:
         self._preaggregate = preaggregate
         self._carries_rows = rows_behind is None and self.router.needs_rows
         self._rows_behind = rows_behind or Arrival.carried_rows
-        self._faults = [(f"event time {self._time!r} is null", self._without_time), *faults]
+        self._invalid = [(f"event time {self._time!r} is null", self._without_time), *invalid]
         self._counted_as = counted_as
 
-    def connect(self, operator: str, channel: str) -> None:
+    def connect(self, operator: str, name: str) -> None:
         """Say what the plan calls its operator, which late rows carry, and name its channel."""
         self.router = replace(self.router, operator=operator)
-        self.channel = channel
+        self.name = name
 
     # -- pack ---------------------------------------------------------------------------------
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
         """Messages with the states of rows for each bucket, and with the rows that are invalid."""
         counts: Counter[str] = Counter()
-        for reason, find in self._faults:
+        for reason, find in self._invalid:
             hit = find(rows)
             if pc.any(hit).as_py():
                 broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
@@ -181,13 +182,13 @@ class KeyedInput:
                 owner = pa.array(position[packed.owner[carried]])
                 carried_rows = rows.select(self._schema.names).filter(pa.array(carried))
                 tables.append(carried_rows.append_column(_OWNER, owner))
-            yield Parcel(bucket, self.channel, int(states[ROWS].sum()), blobs.encode(tables))
+            yield Parcel(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
     # -- ingest -------------------------------------------------------------------------------
 
     def arrivals(self, state: BucketState, messages: Sequence[Parcel]) -> list[Arrival]:
         """What the input's messages brought, in the order they arrived."""
-        own = [(message, message.blob) for message in messages if message.channel == self.channel]
+        own = [(message, message.blob) for message in messages if message.channel == self.name]
         sent = [blobs.decode(blob) for _, blob in own if blob is not None]
         states = state.remap_codes([(known, partials) for known, partials, *_ in sent])
         return [

@@ -103,14 +103,14 @@ def row_input(
     plan: Inlet,
     layout: RowLayout,
     preaggregate: PreAggregate | None = None,
-    channel: str = PARTIALS,
+    name: str = PARTIALS,
     counted_as: str | None = None,
 ) -> KeyedInput:
     """An input whose states are rows in a layout; `preaggregate` may add to them."""
     return KeyedInput(
         plan,
         preaggregate or layout,
-        channel,
+        name,
         rows_behind=layout.rows_behind,
         counted_as=counted_as,
     )

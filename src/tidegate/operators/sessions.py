@@ -88,7 +88,7 @@ class SessionKernel(KeyedKernel):
         self.lateness = AllowedLatenessTracker(inlet.lateness)
         self.emitter = session_emit(plan.emission, self.accumulators)
         preaggregate = SessionPreAggregate(self.columns, window, self.accumulators)
-        super().__init__(plan, KeyedInput(inlet, preaggregate, faults=_gap_faults(window.gap)))
+        super().__init__(plan, KeyedInput(inlet, preaggregate, invalid=_gap_faults(window.gap)))
 
     def physical_operators(self) -> list[str]:
         return [
