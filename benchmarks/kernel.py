@@ -73,8 +73,8 @@ class OneThread:
 
     def batch(self, rows: pa.Table) -> list[pa.Table]:
         """The results; rows of other channels are unpacked as well."""
-        [port] = self._kernel.ports
-        packed = list(port.pack(rows, BUCKETS))
+        [only] = self._kernel.inputs
+        packed = list(only.pack(rows, BUCKETS))
         clock = Clock(self._watermarks.watermark, 0)
         sent = [message for bucket in BUCKETS for message in self._step(bucket, packed, clock)]
         out = [

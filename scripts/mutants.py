@@ -98,20 +98,20 @@ TIME = [
     Mutant(
         "what W makes due is closed before rows are judged",
         "operators/slices.py",
-        "fresh = self._take_in(turn, progress.closed)",
-        "fresh = self._take_in(turn, progress.was_closed)",
+        "fresh = self._ingest(context, arrivals, progress.closed)",
+        "fresh = self._ingest(context, arrivals, progress.previously_closed)",
         "tests/transcripts.py::what the watermark makes due is closed before rows are taken in",
     ),
     Mutant(
         "a chained operator is held back",
-        "operators/chained.py",
-        "clock.watermark - self.hold_back",
+        "operators/kernels.py",
+        "clock.watermark - self.delay",
         "clock.watermark",
         "tests/chain_transcripts.py::corrections come in time: the lateness is held back",
     ),
     Mutant(
         "a chained operator takes in first, and judges nothing late",
-        "operators/chained.py",
+        "operators/kernels.py",
         "self.kernel.step(state, before, Clock(None, clock.now))",
         "self.kernel.step(state, before, clock)",
         "tests/chain_transcripts.py::what a watermark closes is in time for the windows that it closes next",
@@ -164,8 +164,8 @@ WINDOWS = [
     Mutant(
         "a lookahead waits until W has reached its end",
         "operators/sliding.py",
-        "self.table.between(state, was - ahead + 1, now - ahead)",
-        "self.table.between(state, was + 1, now)",
+        "self.table.between(state, previous - ahead + 1, now - ahead)",
+        "self.table.between(state, previous + 1, now)",
         "tests/sliding_transcripts.py::a window that looks ahead leaves when the watermark has passed it",
     ),
 ]
@@ -173,7 +173,7 @@ WINDOWS = [
 SESSIONS = [
     Mutant(
         "rows exactly a gap apart are one session",
-        "operators/sweep.py",
+        "operators/session_merge.py",
         "start[1:] > furthest[:-1]",
         "start[1:] >= furthest[:-1]",
         "tests/session_transcripts.py::rows exactly a gap apart belong together, and a microsecond more parts them",
@@ -181,20 +181,20 @@ SESSIONS = [
     Mutant(
         "the earliest of merged sessions goes on",
         "operators/session_emit.py",
-        "earliest = out.sort(START)",
-        "earliest = out.sort(START, descending=True)",
+        "earliest = last_emitted.sort(START)",
+        "earliest = last_emitted.sort(START, descending=True)",
         "tests/session_transcripts.py::on_update: the earliest of merged sessions goes on, the others are deleted",
     ),
     Mutant(
         "what a merge absorbs is taken back",
         "operators/session_emit.py",
-        "pl.concat([taken_back, change.select(taken_back.columns)])",
-        "change.select(taken_back.columns)",
+        "pl.concat([deleted, change.select(deleted.columns)])",
+        "change.select(deleted.columns)",
         "tests/unit/test_sessions.py::test_a_merge_takes_back_two_rows_and_puts_out_one",
     ),
     Mutant(
         "a longest length cuts sessions at its multiples",
-        "operators/sweep.py",
+        "operators/session_merge.py",
         "apart |= np.diff(start // max_length) != 0",
         "apart |= False",
         "tests/session_transcripts.py::max_length cuts sessions at its multiples",
@@ -212,15 +212,15 @@ LATE = [
     Mutant(
         "rows of sessions are judged after merging",
         "operators/sessions.py",
-        "too_late = joined.too_late(horizon)",
-        "too_late = joined.states[END].to_numpy() <= horizon",
+        "too_late = merged.too_late(horizon)",
+        "too_late = merged.states[END].to_numpy() <= horizon",
         "tests/session_transcripts.py::late rows are judged after merging: one that touches a live session is in time",
     ),
     Mutant(
         "a single row at exactly W is late",
         "operators/rows.py",
-        "came, time <= turn.watermark)",
-        "came, time < turn.watermark)",
+        "came, time <= context.watermark)",
+        "came, time < context.watermark)",
         "tests/sliding_transcripts.py::a row at the watermark is late, and one after it waits",
     ),
     Mutant(
@@ -233,8 +233,8 @@ LATE = [
     Mutant(
         "every late row is counted",
         "operators/late.py",
-        'out.counts["late_rows"] += count',
-        'out.counts["late_rows"] += 0 if rows is None else count',
+        'outcome.counts["late_rows"] += count',
+        'outcome.counts["late_rows"] += 0 if rows is None else count',
         "tests/session_transcripts.py::what max_length has cut is late when the cut has passed",
     ),
 ]
@@ -243,7 +243,7 @@ EMISSION = [
     Mutant(
         "a row that takes back equals the row that is out",
         "operators/changelog.py",
-        "*(pl.col(v + _OUT).alias(v) for v in values)",
+        "*(pl.col(v + _EMITTED).alias(v) for v in values)",
         "*values",
         "tests/transcripts.py::on_update tells each batch's net change, and nothing when a window closes",
     ),
@@ -256,9 +256,9 @@ EMISSION = [
     ),
     Mutant(
         "retractions of a key come before insertions",
-        "operators/windowed.py",
-        "turn.out.tables = retractions_first(turn.out.tables)",
-        "turn.out.tables = list(turn.out.tables)",
+        "operators/kernel.py",
+        "context.outcome.tables = retractions_first(context.outcome.tables)",
+        "context.outcome.tables = list(context.outcome.tables)",
         "tests/unit/test_slice_kernel.py::test_retractions_of_a_key_come_first_even_when_one_of_its_windows_closes",
     ),
     Mutant(
@@ -297,7 +297,7 @@ AGGREGATES = [
 JOINS = [
     Mutant(
         "windows meet where they overlap, not where they touch",
-        "operators/panes.py",
+        "operators/fixed_window_join.py",
         "return first, self._last_begun(end) - 1",
         "return first, self._last_begun(end)",
         "tests/join_transcripts.py::a pair leaves once although the right row is in many panes, and shows the earliest that overlaps",
@@ -305,8 +305,8 @@ JOINS = [
     Mutant(
         "sessions that just touch meet",
         "operators/session_join.py",
-        "touching = end[place] >= begin[one]",
-        "touching = end[place] > begin[one]",
+        "touching = end[position] >= begin[one]",
+        "touching = end[position] > begin[one]",
         "tests/join_transcripts.py::sessions that just touch meet, whichever is the first",
     ),
     Mutant(
@@ -329,7 +329,7 @@ JOINS = [
         "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))",
         "columns = dict.fromkeys(schema.names, pa.nulls(keys.num_rows))\n"
         "        for side in self.sides:\n"
-        "            shown = [self.pair.names[side.side][key] for key in side.keys]\n"
+        "            shown = [self.pair.names[side.name][key] for key in side.layout.columns.keys]\n"
         "            columns |= dict(zip(shown, keys.columns, strict=True))",
         "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
     ),
@@ -339,15 +339,15 @@ PASSAGES = [
     Mutant(
         "an id is remembered while W < ts + within",
         "operators/dedupe.py",
-        "turn.watermark - self.within + 1",
-        "turn.watermark - self.within",
+        "context.watermark - self.within + 1",
+        "context.watermark - self.within",
         "tests/unit/test_dedupe.py::test_an_id_goes_when_the_watermark_has_passed_its_row_by_within",
     ),
     Mutant(
         "the first to arrive counts",
         "operators/dedupe.py",
-        "places = np.flatnonzero(counts)[::-1]",
-        "places = np.flatnonzero(counts)",
+        "positions = np.flatnonzero(counts)[::-1]",
+        "positions = np.flatnonzero(counts)",
         "tests/unit/test_dedupe.py::test_the_first_to_arrive_counts_whatever_its_time",
     ),
     Mutant(
@@ -381,8 +381,8 @@ PASSAGES = [
     Mutant(
         "a restart does not refill buckets",
         "operators/admission.py",
-        "level[place], arrived[place] = stored.to_numpy(), known[_ARRIVED].to_numpy()",
-        "arrived[place] = known[_ARRIVED].to_numpy()",
+        "level[position], arrived[position] = stored.to_numpy(), known[_ARRIVED].to_numpy()",
+        "arrived[position] = known[_ARRIVED].to_numpy()",
         "tests/unit/test_admission.py::test_a_restart_keeps_the_level",
     ),
     Mutant(

@@ -445,7 +445,7 @@ def _row(number: int, time: int) -> Row:
 
 
 def sizes(host: KernelHost) -> list[int]:
-    """How many pages each bucket has, its directory among them."""
+    """How many pages each bucket has, its manifest among them."""
     return [len(pages) for pages in host.stored.values()]
 
 

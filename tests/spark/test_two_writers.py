@@ -240,9 +240,7 @@ def test_damaged_state_is_told_at_the_start_and_repaired_without_losing_or_doubl
         f"the state of {uri(checkpoint)} is damaged in version {last + 1}, after batch"
     )
     assert "operator 1, hopping(20 seconds, 10 seconds) by user, bucket" in text
-    assert re.search(
-        "listed in the directory but not stored|stored but not listed in the directory", text
-    )
+    assert re.search("listed in the manifest but not stored|stored but not listed in the manifest", text)
     assert f"the last whole version is {whole}, after batch {whole - 1}" in text
     assert f"`tidegate repair {uri(checkpoint)}` goes back to it" in text
     before = everything(tmp_path)

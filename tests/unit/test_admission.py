@@ -313,7 +313,7 @@ def test_the_plan_shows_the_limits():
     plan = admit_plan(sla("gold", jitter_budget="2 s", arrival="came"), schema=WITH_ARRIVAL)
     limits = "sla(max_rate=20, capacity=50, max_lag=500 ms, jitter_budget=2 seconds, arrival=came)"
     assert plan.label() == f"Admit[{limits}]"
-    assert kernels_of(compile(plan))[0].stages() == [f"Admission[user, {limits}]"]
+    assert kernels_of(compile(plan))[0].physical_operators() == [f"Admission[user, {limits}]"]
     assert compile(plan).counters == (*COUNTERS, *ADMISSION_COUNTERS)
 
 

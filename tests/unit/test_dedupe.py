@@ -255,7 +255,7 @@ def test_every_bucket_has_a_secret_of_its_own_and_keeps_it():
     hosts[0].failed_batch([at(3, "lost")])
     assert duplicates(hosts[0].batch([*rows, at(2, "lost")])) == 20
     assert seen_by(hosts[0])[1] == secrets
-    assert not any(state.secret.hex() in repr(state.directory) for state in states_of(hosts[0]))
+    assert not any(state.secret.hex() in repr(state.manifest) for state in states_of(hosts[0]))
 
 
 def test_large_pages_are_not_written_again(monkeypatch):
@@ -264,7 +264,7 @@ def test_large_pages_are_not_written_again(monkeypatch):
         for start in range(0, batches * size, size):
             host.batch([at(time, str(time)) for time in range(start, start + size)])
         assert duplicates(host.batch([at(1, str(time)) for time in range(batches * size)])) > 0
-        return len([page for page in host.stored[0, 0] if page != "directory"])
+        return len([page for page in host.stored[0, 0] if page != "manifest"])
 
     monkeypatch.setattr(dedupe, "_LARGE", 30)
     assert pages_after(batches=25, size=31) == 25
@@ -497,7 +497,7 @@ def test_ids_and_how_long_they_are_known_are_part_of_the_identity():
 
 def test_the_physical_operator():
     [kernel] = kernels_of(compile(dedupe_plan(10, on=("user", "shop"), late=SIDE)))
-    assert kernel.stages() == ["Dedupe[user, shop within 10 us, late=side_output('late')]"]
+    assert kernel.physical_operators() == ["Dedupe[user, shop within 10 us, late=side_output('late')]"]
 
 
 # -- the public way to it -------------------------------------------------------------------------

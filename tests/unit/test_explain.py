@@ -77,5 +77,7 @@ PLANS = {
 def test_plans_explain_themselves(name):
     plan = PLANS[name]
     dataflow = compile(plan)
-    physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
+    physical = render_physical(
+        dataflow, [kernel.physical_operators() for kernel in kernels_of(dataflow)]
+    )
     assert_golden(f"explain_{name}", f"{render_logical(plan)}\n\n{physical}\n")

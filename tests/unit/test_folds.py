@@ -16,7 +16,7 @@ from tidegate.dataflow import compile
 from tidegate.errors import EmissionRefused, PlanError, SinkError
 from tidegate.operators import aggregates as a
 from tidegate.operators.kernels import kernels_of
-from tidegate.operators.state import Directory
+from tidegate.operators.state import Manifest
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting
 from tidegate.plan.time import Micros
@@ -193,7 +193,7 @@ def test_a_key_that_waits_is_woken_by_the_watermark():
 
 
 def pages_of(host):
-    return {page.id: page for page in Directory.from_bytes(host.stored[0, 0]["directory"]).pages}
+    return {page.id: page for page in Manifest.from_bytes(host.stored[0, 0]["manifest"]).pages}
 
 
 @pytest.mark.parametrize("emission", [ON_UPDATE, Retracting(interval=Micros(1))], ids=str)
@@ -301,7 +301,11 @@ def test_folds_cannot_go_on_as_events():
 
 def test_the_physical_operators():
     [kernel] = kernels_of(compile(fold(emission=CHANGELOG)))
-    assert kernel.stages() == ["FoldPreAggregate[user]", "FoldMerge[by key]", "FoldEmit[changelog]"]
+    assert kernel.physical_operators() == [
+        "FoldPreAggregate[user]",
+        "FoldMerge[by key]",
+        "FoldEmit[changelog]",
+    ]
 
 
 def test_what_the_state_depends_on():

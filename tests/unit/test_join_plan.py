@@ -497,7 +497,10 @@ def test_a_join_explains_itself():
 def test_a_join_says_where_null_equals_nothing(given, shown):
     plan = logical_join(TEN, TEN, keys=("user", "shop"), nulls_match=given, where="price > 1")
     assert plan.label() == f"Join[inner, match=overlap, nulls_match={shown}, where='price > 1']"
-    assert f"match=overlap, nulls_match={shown}, where=" in kernels_of(compile(plan))[0].stages()[0]
+    assert (
+        f"match=overlap, nulls_match={shown}, where="
+        in kernels_of(compile(plan))[0].physical_operators()[0]
+    )
 
 
 def test_the_event_time_can_be_a_key():

@@ -83,11 +83,11 @@ def test_messages_count_in_the_order_they_were_sent_in(passage):
         "admit": CLICKS.admit(tg.sla(max_rate=1, capacity=2), stream="user"),
     }
     [kernel] = kernels_of(compile(optimize(programs[passage].node)))
-    [port] = kernel.ports
+    [only] = kernel.inputs
     sent = []
     for sender, price in enumerate([0.1, 0.2, 0.3, 1e16]):
         table = f"ts | user | price\n1 | ann | {price}\n1 | ann | {price * 3}"
-        messages = port.pack(to_arrow(rows(table, CLICKS_SCHEMA), CLICKS_SCHEMA), [0])
+        messages = only.pack(to_arrow(rows(table, CLICKS_SCHEMA), CLICKS_SCHEMA), [0])
         sent += (one.addressed_to(0)._replace(sender=sender, number=n) for n, one in enumerate(messages))
     assert len(sent) >= 4
     results = [taken_in(kernel, given) for given in (sent, sent[::-1], sent[2:] + sent[:2])]

@@ -263,7 +263,8 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(session(SECOND), late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(message.blob or b"") for message in kernels_of(compile(plan))[0].pack(table, [0]))
+        packed = kernels_of(compile(plan))[0].input.pack(table, [0])
+        return sum(len(message.blob or b"") for message in packed)
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(session(1)).input.input.late)
 
@@ -330,7 +331,7 @@ def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     plan = plan_of(session(10), emission=OnWindowClose(), lateness=3)
     kernel, state = kernels_of(compile(plan))[0], BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
-    packed = kernel.pack(to_arrow([at(5), at(30)], schema), [0])
+    packed = kernel.input.pack(to_arrow([at(5), at(30)], schema), [0])
     inputs = [message for message in packed if message.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 18
     assert kernel.step(state, [], Clock(18, 0)).due == 43
@@ -383,7 +384,7 @@ def test_no_session_is_longer_than_its_maximum_length():
 
 # -- names users may choose -----------------------------------------------------------------------
 
-INNER_NAMES = ["key", "start", "end", "number", "gone", "out", "waiting", "at", "rows", "time", "n"]
+INNER_NAMES = ["key", "start", "end", "number", "gone", "emitted", "pending", "at", "rows", "time", "n"]
 
 
 def named_schema(name):

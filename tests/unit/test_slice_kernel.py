@@ -36,7 +36,7 @@ INNER_NAMES = [
     "window",
     "time",
     "rows",
-    "out",
+    "emitted",
     "n",
     "__slice",
     "__window",
@@ -220,7 +220,7 @@ def test_a_bucket_is_woken_when_its_window_is_due_and_not_before():
     plan = plan_of(hopping(10), lateness=3)
     kernel, state = SliceKernel(plan), BucketState(MemoryPages(), "plan")
     schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
-    inputs = [p for p in kernel.pack(to_arrow([at(5)], schema), [0]) if p.kind == Kind.INPUT]
+    inputs = [p for p in kernel.input.pack(to_arrow([at(5)], schema), [0]) if p.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 10
     assert kernel.step(state, [], Clock(10, 0)).due == 13  # emitted; kept for corrections until then
     assert kernel.step(state, [], Clock(13, 0)).due is None
@@ -286,7 +286,7 @@ def test_rows_travel_only_where_the_late_policy_needs_them(policy):
         plan = plan_of(hopping(SECOND), ROWS, late=late)
         schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
-        return sum(len(message.blob or b"") for message in SliceKernel(plan).pack(table, [0]))
+        return sum(len(message.blob or b"") for message in SliceKernel(plan).input.pack(table, [0]))
 
     assert bytes_of(policy) > 10 * bytes_of(plan_of(hopping(1)).input.input.late)
 

@@ -9,7 +9,7 @@ from tidegate.operators import blobs
 from tidegate.operators.state import (
     KEY,
     BucketState,
-    Directory,
+    Manifest,
     MemoryPages,
     Page,
     Resident,
@@ -25,7 +25,7 @@ def put(state: BucketState, entries: list[tuple[str, int, int]], width: int = 4)
     """Append (key, position, value) entries."""
     names, places, values = zip(*entries, strict=True)
     rows = pa.table({KEY: pa.array(range(len(names)), pa.int32()), PLACE: places, "v": values})
-    (coded,) = state.recode([(pa.table({"k": pa.array(names)}), rows)])
+    (coded,) = state.remap_codes([(pa.table({"k": pa.array(names)}), rows)])
     state.append(TABLE, coded, PLACE, width)
 
 
@@ -91,7 +91,7 @@ def test_pages_below_a_position_are_dropped_and_their_bytes_gone():
     state.drop_below(TABLE, 6)  # the page 4 … 7 still has something to say
     state.commit()
     assert [place for _, place, _ in entries(BucketState(store, "plan"))] == list(range(4, 12))
-    assert len(store) == 3  # two pages and the directory
+    assert len(store) == 3  # two pages and the manifest
     later = BucketState(store, "plan")
     later.drop_below(TABLE, 12)
     later.commit()
@@ -104,7 +104,7 @@ def test_a_bucket_without_pages_stores_nothing():
     assert store == {}
 
 
-def test_piled_up_pages_are_merged_and_nothing_is_lost():
+def test_many_pages_are_compacted_and_nothing_is_lost():
     store, expected = MemoryPages(), []
     for number in range(50):
         state = BucketState(store, "plan")
@@ -115,7 +115,7 @@ def test_piled_up_pages_are_merged_and_nothing_is_lost():
         expected += batch
         assert sorted(entries(BucketState(store, "plan"))) == sorted(expected)
     assert len(store) < 20
-    assert set(store) == {"directory", *(page.id for page in BucketState(store, "plan").pages(TABLE))}
+    assert set(store) == {"manifest", *(page.id for page in BucketState(store, "plan").pages(TABLE))}
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_the_state_of_another_plan_is_refused():
     )
 
 
-def test_the_directory_of_another_format_is_refused():
-    store = MemoryPages(directory=bytes([blobs.VERSION + 1]) + b"{}")
+def test_the_manifest_of_another_format_is_refused():
+    store = MemoryPages(manifest=bytes([blobs.VERSION + 1]) + b"{}")
     expected = f"stored in format {blobs.VERSION + 1}, but this version reads format {blobs.VERSION}"
     with pytest.raises(StateError, match=expected):
         BucketState(store, "plan")
@@ -178,7 +178,7 @@ def test_a_page_that_is_listed_but_gone_is_an_error_and_not_an_empty_one():
     del store[page.id]
     expected = (
         f"operator 1, tumbling\\(1 minute\\) by user, bucket 3: page {page.id} of the table 'slices' is "
-        "listed in the directory but not stored. .*`tidegate repair CHECKPOINT`"
+        "listed in the manifest but not stored. .*`tidegate repair CHECKPOINT`"
     )
     with (
         pytest.raises(StateError, match=expected),
@@ -201,22 +201,22 @@ def test_damage_is_told_page_by_page():
     [shorter] = short._store.values()
     del longer[gone.id]
     longer |= {cut.id: store[cut.id][:-3], other.id: shorter, "stray": b""}
-    listed = f"page {gone.id} of the table 'slices' is listed in the directory but not stored"
+    listed = f"page {gone.id} of the table 'slices' is listed in the manifest but not stored"
     assert damage(longer) == [
         listed,
-        "page stray is stored but not listed in the directory",
+        "page stray is stored but not listed in the manifest",
         f"page {cut.id} of the table 'slices' cannot be read: stored table is cut short after "
         f"{len(store[cut.id]) - 3} bytes",
         f"page {other.id} of the table 'slices' has 1 rows, not 2",
     ]
-    for broken in (b"", b"\x01{}", store["directory"][:9]):
-        [problem] = damage(store | {"directory": broken})
-        assert problem.startswith("the directory cannot be read: ")
+    for broken in (b"", b"\x01{}", store["manifest"][:9]):
+        [problem] = damage(store | {"manifest": broken})
+        assert problem.startswith("the manifest cannot be read: ")
 
 
-def test_the_directory_comes_back_as_it_was():
-    directory = Directory("plan", 5, 7, [Page("id", TABLE, 4, -8, 3, 2)])
-    assert Directory.from_bytes(directory.to_bytes()) == directory
+def test_the_manifest_comes_back_as_it_was():
+    manifest = Manifest("plan", 5, 7, [Page("id", TABLE, 4, -8, 3, 2)])
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 
 def test_a_memory_that_is_behind_or_saw_an_attempt_that_failed_is_never_trusted():

@@ -988,7 +988,9 @@ def test_results_that_leave_and_go_on_leave_as_they_are():
 
 def explained(plan):
     dataflow = compile(plan)
-    physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
+    physical = render_physical(
+        dataflow, [kernel.physical_operators() for kernel in kernels_of(dataflow)]
+    )
     return f"{render_logical(plan)}\n\n{physical}\n"
 
 

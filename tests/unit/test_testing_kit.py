@@ -204,12 +204,12 @@ class ForgetfulKernel:
         self._kernel = kernel
 
     @property
-    def ports(self):
+    def inputs(self):
         return (self,)
 
     def pack(self, rows, buckets):
-        [port] = self._kernel.ports
-        return port.pack(rows.slice(0, rows.num_rows - 1), buckets)
+        [only] = self._kernel.inputs
+        return only.pack(rows.slice(0, rows.num_rows - 1), buckets)
 
     def __getattr__(self, name):
         return getattr(self._kernel, name)

@@ -160,7 +160,7 @@ def test_two_attempts_that_both_commit_and_executors_that_are_lost_then(state_fo
     if state_format == 2:
         batch(batches[3], 2)
         return
-    with pytest.raises(StateError, match="is listed in the directory but not stored"):
+    with pytest.raises(StateError, match="is listed in the manifest but not stored"):
         batch(batches[3], 2)
 
 
@@ -185,5 +185,5 @@ def test_a_driver_that_wakes_up_writes_an_old_version(state_format: Format) -> N
     if state_format == 2:
         assert differences(plan, alone.batch(*batches[5]), host.attempt(2, *batches[5]).result) == []
         return
-    with pytest.raises(StateError, match="is listed in the directory but not stored"):
+    with pytest.raises(StateError, match="is listed in the manifest but not stored"):
         host.attempt(2, *batches[5])

@@ -477,7 +477,9 @@ class Startable:
         """What `explain()` prints."""
         plan = optimize(self.node, fusion)
         dataflow = compile(plan)
-        physical = render_physical(dataflow, [kernel.stages() for kernel in kernels_of(dataflow)])
+        physical = render_physical(
+            dataflow, [kernel.physical_operators() for kernel in kernels_of(dataflow)]
+        )
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
     def start(

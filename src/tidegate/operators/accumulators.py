@@ -1,4 +1,4 @@
-"""All aggregates of one operator side by side: their state is a set of named columns."""
+"""All aggregates of one operator: their state is a set of named columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIME = "__tidegate_time"
 
 _ASKING = "__tidegate_asking"
 
-#: Numbers add up in 64 bits, whatever they come in; results are cast to their declared types.
+#: Numbers are added in 64 bits, whatever their type; results are cast to their declared types.
 _WIDE = {"Int8": "Int64", "Int16": "Int64", "Int32": "Int64", "Float32": "Float64"}
 
 
@@ -148,15 +148,15 @@ def _numeric(column: pl.Series) -> bool:
 def _merge_once(
     rows: pl.DataFrame, how: Mapping[str, Combine], merge: Callable[[Columns], Columns]
 ) -> pl.DataFrame:
-    """Columns merged, those that hold the same numbers, as counts often do, only once."""
+    """Columns merged; columns with the same numbers, as counts often have, are merged once."""
     columns: Columns = {}
-    twins = {}
+    sources = {}
     for name, values in ((name, rows[name].to_numpy()) for name in how):
         alike = (other for other in columns if how[other] == how[name])
-        twins[name] = next((other for other in alike if _same(columns[other], values)), name)
-        columns.setdefault(twins[name], values)
+        sources[name] = next((other for other in alike if _same(columns[other], values)), name)
+        columns.setdefault(sources[name], values)
     merged = merge(columns)
-    return pl.DataFrame({name: merged[twin] for name, twin in twins.items()})
+    return pl.DataFrame({name: merged[source] for name, source in sources.items()})
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -1,12 +1,14 @@
 """Admission: Admit lets rows of a stream pass as far as its service level allows.
 
-State is, for each stream, the level of its token bucket and when its last row arrived. Rows go on in
-the batch they come in, whether or not their time has come: what reads them judges them as it would a
-source's.
+State is, for each stream, the level of its token bucket and when its last row arrived. Rows are
+forwarded in the batch they arrive in: the operator behind enforces lateness on them, as it would on a
+source's rows.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +17,10 @@ import pyarrow as pa
 
 from tidegate.operators.accumulators import TIME
 from tidegate.operators.hashing import hash_columns
-from tidegate.operators.keyed import Arrival, Turn
+from tidegate.operators.kernel import KeyedKernel, StepContext
+from tidegate.operators.keyed import Arrival, Partials
 from tidegate.operators.late import NEVER
-from tidegate.operators.rows import RowKernel
+from tidegate.operators.rows import RowLayout, in_arrival_order, row_input
 from tidegate.operators.session_store import END, SessionStore
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.token_buckets import inflow, spend
@@ -40,17 +43,17 @@ _FOREVER = -NEVER
 
 @dataclass(frozen=True)
 class Queue:
-    """The order in which rows are judged: stream after stream, of each by arrival."""
+    """The order in which rows are judged: by stream, then by arrival."""
 
     order: np.ndarray
-    #: Of each stream.
+    #: One entry for each stream.
     code: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
     @classmethod
     def of(cls, code: np.ndarray, now: np.ndarray) -> Queue:
-        """Rows, given in the order they came, that each arrived `now`."""
+        """From rows in arrival order, with the instants they arrived at."""
         in_time = _order(now - now.min())
         order = in_time[_order(code[in_time])]
         start = np.flatnonzero(np.diff(code[order], prepend=-1))
@@ -58,7 +61,7 @@ class Queue:
 
 
 def _order(numbers: np.ndarray) -> np.ndarray:
-    """The order of numbers from zero on, equal ones as they are."""
+    """A stable order of numbers that are not negative."""
     # Numbers of 16 bits are sorted by their digits, which is far faster, even several times.
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     while (numbers := numbers >> 16).any():
@@ -68,7 +71,7 @@ def _order(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Streams:
-    """What is known of some streams: levels in units, and last arrivals, `NEVER` of new ones."""
+    """The state of some streams: levels in units, and last arrivals, `NEVER` for new ones."""
 
     level: np.ndarray
     arrived: np.ndarray
@@ -131,50 +134,63 @@ def _over(measured: np.ndarray, limit: int | None) -> np.ndarray:
     return np.zeros(len(measured), dtype=bool) if limit is None else measured > limit
 
 
-class AdmissionKernel(RowKernel):
-    """Rows as far as they are allowed; the others leave with the reason."""
+@dataclass(frozen=True)
+class RowsByStream:
+    """Rows as they are, keyed by their stream, or by their shard of it."""
 
-    def __init__(self, plan: Admit) -> None:
-        super().__init__(plan)
-        self.sla, self.budget = plan.sla, plan.sla.budget()
-        #: A full bucket is as good as a new one, unless the last arrival matters for itself.
-        self.forgets = self.sla.jitter_budget is None and self.sla.arrival is None
-        self.hashed = [f.name for f in self.row_schema if is_key_type(f.type)]
+    layout: RowLayout
+    sla: Sla
 
-    def stages(self) -> list[str]:
-        return [f"Admission[{', '.join(self.keys) or 'global'}, {self.sla}]"]
+    def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        return self.layout.states(rows, self._streams(rows), self._arrived(rows))
 
-    # -- pack ---------------------------------------------------------------------------------
-
-    def key_table(self, rows: pa.Table) -> pa.Table:
-        streams = super().key_table(rows)
+    def _streams(self, rows: pa.Table) -> pa.Table:
+        streams = self.layout.key_table(rows)
         if self.sla.shards == 1:
             return streams
-        shard = hash_columns(rows.select(self.hashed)) % np.uint64(self.sla.shards)
+        hashed = [field.name for field in self.layout.schema if is_key_type(field.type)]
+        shard = hash_columns(rows.select(hashed)) % np.uint64(self.sla.shards)
         return streams.append_column(SHARD, pa.array(shard.astype(np.int32)))
 
-    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
+    def _arrived(self, rows: pa.Table) -> pl.DataFrame | None:
         if self.sla.arrival is None:
-            return pl.DataFrame()
+            return None
         arrived = rows.column(self.sla.arrival).cast(TIMESTAMP, safe=False).cast(pa.int64())
         return pl.DataFrame({_ARRIVED: pl.Series(arrived)})
 
-    # -- step ---------------------------------------------------------------------------------
 
-    def advance(self, turn: Turn) -> int | None:
-        came = self.in_order(turn)
+class AdmissionKernel(KeyedKernel):
+    """Forwards the rows that the limits allow, and rejects the others with a reason."""
+
+    def __init__(self, plan: Admit) -> None:
+        [input] = plan.inputs
+        self.sla, self.budget = plan.sla, plan.sla.budget()
+        #: A full bucket is as good as a new one, unless the last arrival matters for itself.
+        self.expires = self.sla.jitter_budget is None and self.sla.arrival is None
+        self.layout = RowLayout.of(input)
+        preaggregate = RowsByStream(self.layout, self.sla)
+        super().__init__(plan, row_input(input, self.layout, preaggregate))
+
+    def physical_operators(self) -> list[str]:
+        return [f"Admission[{self.layout.columns}, {self.sla}]"]
+
+    def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
+        came = in_arrival_order(arrivals)
         if came is None:
             return None
-        store = SessionStore(turn.state, "streams", identity=(KEY,))
-        over = turn.now if self.forgets else NEVER
+        store = SessionStore(context.state, "streams", identity=(KEY,))
+        over = context.now if self.expires else NEVER
         known = store.of_keys(came[KEY].to_numpy(), over)
-        time, now = came[TIME].to_numpy(), self._arrivals(came, turn.now)
+        time, now = came[TIME].to_numpy(), self._arrivals(came, context.now)
         queue = Queue.of(came[KEY].to_numpy(), now)
         judged = judge(self.sla, self.budget, queue, self._streams(queue.code, known), time, now)
         self._keep(store, queue.code, judged.streams, known)
-        store.forget(over)
-        self._part(turn, came, judged)
+        store.expire(over)
+        self._emit(context, came, judged)
         return None
+
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        return self.layout.times(results)
 
     def _arrivals(self, came: pl.DataFrame, now: int) -> np.ndarray:
         if self.sla.arrival is None:
@@ -185,11 +201,11 @@ class AdmissionKernel(RowKernel):
         level = np.full(len(code), self.budget.capacity)
         arrived = np.full(len(code), NEVER)
         if known is not None:
-            place = np.searchsorted(code, known[KEY].to_numpy())
+            position = np.searchsorted(code, known[KEY].to_numpy())
             # Limits may have changed since: what is left are tokens, not units.
             wide = known.select(pl.col(_LEVEL).cast(pl.Int128) * self.budget.unit // pl.col(_UNIT))
             stored = wide.to_series().clip(0, self.budget.capacity).cast(pl.Int64)
-            level[place], arrived[place] = stored.to_numpy(), known[_ARRIVED].to_numpy()
+            level[position], arrived[position] = stored.to_numpy(), known[_ARRIVED].to_numpy()
         return Streams(level, arrived)
 
     def _keep(
@@ -198,36 +214,36 @@ class AdmissionKernel(RowKernel):
         missing = self.budget.capacity - streams.level
         full = streams.arrived - -missing // self.budget.refill
         if known is not None:
-            # Under other limits it may be full earlier than it was to be; what is older must go first.
-            place = np.searchsorted(code, known[KEY].to_numpy())
-            full[place] = np.maximum(full[place], known[END].to_numpy())
+            # New limits may fill it earlier than planned; older entries must expire first.
+            position = np.searchsorted(code, known[KEY].to_numpy())
+            full[position] = np.maximum(full[position], known[END].to_numpy())
         entries = pl.DataFrame(
             {
                 KEY: code,
                 _LEVEL: streams.level,
                 _UNIT: np.full(len(code), self.budget.unit),
                 _ARRIVED: streams.arrived,
-                END: full if self.forgets else np.full(len(full), _FOREVER),
+                END: full if self.expires else np.full(len(full), _FOREVER),
             }
         )
-        store.put(entries, None)
+        store.upsert(entries, None)
 
-    def _part(self, turn: Turn, came: pl.DataFrame, judged: Judged) -> None:
-        """Send rows on, or to the channel of those that were turned away."""
+    def _emit(self, context: StepContext, came: pl.DataFrame, judged: Judged) -> None:
+        """Forward rows, or send them to the channel of rejected rows."""
         counts = np.bincount(judged.verdict, minlength=len(_VERDICTS)).tolist()
-        turn.out.counts[ADMITTED] += counts[0]
+        context.outcome.counts[ADMITTED] += counts[0]
         for reason, count in zip(REASONS, counts[1:], strict=True):
-            turn.out.counts[f"rejected_{reason}"] += count
+            context.outcome.counts[f"rejected_{reason}"] += count
         admitted = judged.verdict == 0
         if admitted.any():
-            turn.put(self.restored(came.filter(pl.Series(admitted))))
+            context.emit(self.layout.restored(came.filter(pl.Series(admitted))))
         if not admitted.all():
-            turn.out.emit(REJECTED, self._rejected(turn.state, came, judged, ~admitted))
+            context.outcome.emit(REJECTED, self._rejected(context.state, came, judged, ~admitted))
 
     def _rejected(
         self, state: BucketState, came: pl.DataFrame, judged: Judged, chosen: np.ndarray
     ) -> pa.Table:
-        rows = self.rows_of(state, Arrival(came, 0), chosen)
+        rows = self.layout.rows_behind(Arrival(came, 0), state, chosen)
         verdict, gap = judged.verdict[chosen], judged.gap[chosen]
         tokens = judged.held[chosen] / self.budget.unit
         columns = (

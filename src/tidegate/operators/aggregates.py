@@ -298,10 +298,10 @@ class Quantile(Aggregate):
         rank = (state["counts"].list.sum() - 1) * self.q
         below = state["counts"].list.eval(pl.element().cum_sum())
         # The first bin whose cumulative count exceeds the rank holds the quantile.
-        place = pl.struct(bins=state["bins"], below=below, rank=rank).map_batches(
+        quantile = pl.struct(bins=state["bins"], below=below, rank=rank).map_batches(
             self._value_at_rank, return_dtype=pl.Float64
         )
-        return pl.when(state["bins"].list.len() > 0).then(place)
+        return pl.when(state["bins"].list.len() > 0).then(quantile)
 
     def _gamma(self) -> float:
         return (1 + self.accuracy) / (1 - self.accuracy)

@@ -1,4 +1,4 @@
-"""Ranges of time over only those rows that arrived before the one that asks.
+"""Ranges of time that only hold rows which arrived before the row that asks.
 
 Up to the first row that is still missing, everything in a window has arrived: that part is one range
 of time. Only the rest, the *frontier*, needs a closer look, and it is as long as rows come out of
@@ -39,14 +39,14 @@ def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: i
 
 
 def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
-    """For each row that came now the earliest place in time of one of its key that came after it."""
+    """For each row that came now the earliest position of a row of its key that came after it."""
     key = timeline.key[known:]
     # Small numbers are sorted by their digits, which is far faster.
     by_key = np.argsort(key.astype(np.uint16) if key.max() < _SHORT else key, kind="stable")
-    # Keys follow each other in both orders, so a later key's places never come first.
-    places = np.append(timeline.position[known:][by_key[1:]], len(timeline.key))
+    # Keys follow each other in both orders, so a later key's positions never come first.
+    positions = np.append(timeline.position[known:][by_key[1:]], len(timeline.key))
     missing = np.empty(len(by_key), dtype=np.int64)
-    missing[by_key] = np.minimum.accumulate(places[::-1])[::-1]
+    missing[by_key] = np.minimum.accumulate(positions[::-1])[::-1]
     return missing
 
 
@@ -54,13 +54,13 @@ def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
 class Frontier:
     """The rows of all frontiers, in the order of time, closed up; and which of them each one needs."""
 
-    #: The row at each place.
+    #: The row at each slot.
     row: np.ndarray
-    #: The places in the order their rows arrived.
+    #: The slots in the order their rows arrived.
     by_arrival: np.ndarray
     #: Where in the timeline each frontier begins.
     begin: np.ndarray
-    #: The place before that, and that of the asking row: what is between them is needed.
+    #: The slot before that, and that of the asking row: what is between them is needed.
     before: np.ndarray
     own: np.ndarray
 
@@ -71,10 +71,10 @@ class Frontier:
         # It may begin before the first missing row: at the edge of a large block it needs few of them.
         earliest = np.maximum(oldest, 2 * missing - own)
         covered = _covered(earliest, own, len(timeline.order))
-        position, place = np.flatnonzero(covered), np.cumsum(covered) - 1
-        begin = _roundest(place[earliest], place[missing])
+        position, slot = np.flatnonzero(covered), np.cumsum(covered) - 1
+        begin = _roundest(slot[earliest], slot[missing])
         arrived = timeline.position[covered[timeline.position]]
-        return cls(timeline.order[position], place[arrived], position[begin], begin - 1, place[own])
+        return cls(timeline.order[position], slot[arrived], position[begin], begin - 1, slot[own])
 
     def heads(self) -> list[Pieces]:
         """What had arrived of each frontier before the asking row, in the order of time.
@@ -98,21 +98,21 @@ class Frontier:
             behind += start.right_heads(rows, np.flatnonzero(~start.on_right))
             inner = start.down().and_also(_Path(ends.asking, self.before, end.in_left).only(begins))
             # One that begins right behind its block needs nothing of it.
-            starts = inner.only((inner.place + 1) % (1 << level) != 0)
+            starts = inner.only((inner.slot + 1) % (1 << level) != 0)
             ends, order = end.down(), halves.parted
         return behind[::-1] + ahead
 
 
 @dataclass(frozen=True)
 class _Path:
-    """On the way to places, block by block: `count` rows of the block had arrived."""
+    """On the way to slots, block by block: `count` rows of the block had arrived."""
 
     asking: np.ndarray
-    place: np.ndarray
+    slot: np.ndarray
     count: np.ndarray
 
     def only(self, chosen: np.ndarray) -> _Path:
-        return _Path(self.asking[chosen], self.place[chosen], self.count[chosen])
+        return _Path(self.asking[chosen], self.slot[chosen], self.count[chosen])
 
     def and_also(self, other: _Path) -> _Path:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -121,12 +121,12 @@ class _Path:
 
 @dataclass(frozen=True)
 class _Halves:
-    """Blocks parted in halves of 2^level places; in each half these are in the order of arrival."""
+    """Blocks parted in halves of 2^level slots; in each half these are in the order of arrival."""
 
     level: int
-    #: All places, half after half.
+    #: All slots, half after half.
     parted: np.ndarray
-    #: How many of the first places, 0 … all, are in left halves, when blocks are not parted.
+    #: How many of the first slots, 0 … all, are in left halves, when blocks are not parted.
     lefts: np.ndarray
 
     @classmethod
@@ -140,9 +140,9 @@ class _Halves:
         return cls(level, np.concatenate([pairs.ravel(), left[full:], right[full:]]), lefts)
 
     def part(self, path: _Path) -> _Parting:
-        block = path.place >> self.level + 1 << self.level + 1
+        block = path.slot >> self.level + 1 << self.level + 1
         in_left = self.lefts[block + path.count] - (block >> 1)
-        return _Parting(self.level, path, block, path.place & (1 << self.level) != 0, in_left)
+        return _Parting(self.level, path, block, path.slot & (1 << self.level) != 0, in_left)
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ class _Parting:
 
     level: int
     path: _Path
-    #: The first place of the block.
+    #: The first slot of the block.
     block: np.ndarray
     on_right: np.ndarray
     in_left: np.ndarray
 
     @property
     def middle(self) -> np.ndarray:
-        """The first place of the right half."""
+        """The first slot of the right half."""
         return self.block + (1 << self.level)
 
     def left_heads(self, rows: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
@@ -184,18 +184,18 @@ def _nonempty(
 
 
 def _covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
-    """Which of `count` places lie in any of these ranges, both ends included?"""
+    """Which of `count` slots lie in any of these ranges, both ends included?"""
     borders = np.bincount(low, minlength=count) - np.bincount(high + 1, minlength=count)[:count]
     return np.cumsum(borders) > 0
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return place
+    slot = np.empty(len(order), dtype=np.int64)
+    slot[order] = np.arange(len(order))
+    return slot
 
 
 def _roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Of the numbers `low … high` (both included) that which the highest power of two divides."""
+    """The number of `low … high` (both included) that the highest power of two divides."""
     digits = binary_digits((low - 1) ^ high) - 1
     return np.where(low > 0, high >> digits << digits, 0)

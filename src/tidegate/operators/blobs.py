@@ -1,4 +1,4 @@
-"""Bytes that leave a process: a version byte, then tables as length-prefixed Arrow IPC streams."""
+"""Tables as bytes: a version byte, then length-prefixed Arrow IPC streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tidegate.errors import StateError
 
 #: Raise it when the layout changes; the changelog then says that stored state is unreadable.
-VERSION = 2
+VERSION = 3
 
 #: Arrow's 32-bit offsets and Spark's sockets are comfortable well above this.
 MAX_BYTES = 24 << 20
@@ -23,12 +23,12 @@ _LENGTH = struct.Struct("<q")
 #: Schema metadata that lists the columns which were 64 bits wide before they were written.
 _WIDE = b"tidegate.wide"
 
-#: That which lists all columns, by name and place, where some were the same and were written once.
+#: Schema metadata that lists all columns by name and index, if some were equal and written once.
 _SAME = b"tidegate.same"
 
 
 def encode(tables: Sequence[pa.Table], *, compressed: bool = False) -> bytes:
-    """The tables as one blob; compressed where it is kept: a third of the size, for some time."""
+    """The tables as one blob. Stored blobs are compressed: a third of the size, for some CPU time."""
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
     parts = [bytes([VERSION]).ljust(_LENGTH.size, b"\0")]  # Arrow likes its buffers aligned
     for wide in tables:
@@ -67,40 +67,40 @@ def _tables(view: memoryview, start: int) -> Iterator[pa.Table]:
 
 
 def _shrink(table: pa.Table) -> pa.Table:
-    """64-bit integers in as few bits as they need: blobs are copied often, and most are small."""
+    """64-bit integers in as few bits as they need: blobs are copied often."""
     shrunk = []
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if field.type == pa.int64() and table.num_rows:
-            bounds = pc.min_max(table.column(place)).as_py()
+            bounds = pc.min_max(table.column(index)).as_py()
             narrow = _narrowest(bounds["min"] or 0, bounds["max"] or 0)
             if narrow is not None:
-                table = table.set_column(place, field.name, table.column(place).cast(narrow))
-                shrunk.append(place)
+                table = table.set_column(index, field.name, table.column(index).cast(narrow))
+                shrunk.append(index)
     return table.replace_schema_metadata({_WIDE: ",".join(map(str, shrunk))}) if shrunk else table
 
 
 def _restore(table: pa.Table) -> pa.Table:
     shrunk = (table.schema.metadata or {}).get(_WIDE, b"").decode()
-    for place in map(int, shrunk.split(",") if shrunk else []):
-        table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.int64()))
+    for index in map(int, shrunk.split(",") if shrunk else []):
+        table = table.set_column(index, table.column_names[index], table.column(index).cast(pa.int64()))
     return table.replace_schema_metadata(None)
 
 
 def _once(table: pa.Table) -> pa.Table:
-    """Columns without those that repeat an earlier one: of single rows, sum and value are the same."""
+    """The columns without those that equal an earlier one: sum and value of single rows are the same."""
     kept: list[tuple[pa.DataType, pa.ChunkedArray | None]] = []
-    places = []
+    indexes = []
     for column in table.columns:
         own = column.type, _bits(column)
-        twins = (place for place, other in enumerate(kept) if own[1] is not None and own == other)
-        places.append(next(twins, len(kept)))
-        if places[-1] == len(kept):
+        repeats = (index for index, other in enumerate(kept) if own[1] is not None and own == other)
+        indexes.append(next(repeats, len(kept)))
+        if indexes[-1] == len(kept):
             kept.append(own)
-    if len(kept) == len(places):
+    if len(kept) == len(indexes):
         return table
-    listed = json.dumps(list(zip(table.column_names, places, strict=True)))
+    listed = json.dumps(list(zip(table.column_names, indexes, strict=True)))
     metadata = (table.schema.metadata or {}) | {_SAME: listed.encode()}
-    return table.select([places.index(place) for place in range(len(kept))]).replace_schema_metadata(
+    return table.select([indexes.index(index) for index in range(len(kept))]).replace_schema_metadata(
         metadata
     )
 
@@ -109,12 +109,12 @@ def _twice(table: pa.Table) -> pa.Table:
     metadata = table.schema.metadata or {}
     if _SAME not in metadata:
         return table
-    columns = {name: table.column(place) for name, place in json.loads(metadata[_SAME])}
+    columns = {name: table.column(index) for name, index in json.loads(metadata[_SAME])}
     return pa.table(columns, metadata=metadata)
 
 
 def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Numbers as they are stored: zeros of either sign are not the same, and equal NaNs are."""
+    """Numbers by their bits: zeros of different signs differ, equal NaNs are equal."""
     if pa.types.is_integer(column.type):
         return column
     if column.type != pa.float64():

@@ -1,4 +1,4 @@
-"""The algebra of results that are taken back: what is out, what is true now, and the difference."""
+"""The algebra of retractions: the rows last emitted, the rows that are true now, the difference."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import polars as pl
 
 from tidegate.plan.policies import Retracting
 
-_OUT = "__tidegate_out"
+_EMITTED = "__tidegate_emitted"
 
 
 def net_change(
-    out: pl.DataFrame | None,
+    last_emitted: pl.DataFrame | None,
     now: pl.DataFrame,
     identity: Sequence[str],
     values: Sequence[str],
     ops: Retracting,
 ) -> pl.DataFrame:
-    """The rows that turn what is out into what is true now, retractions first, with their `op`.
+    """The rows that turn what was last emitted into what is true now, retractions first, with `op`.
 
-    Both sides hold one row per identity. A row that did not change is not mentioned.
+    Both sides hold one row per identity. Rows that did not change are left out.
     """
-    if out is None:
+    if last_emitted is None:
         return now.with_columns(op=pl.lit(ops.first))
-    old = out.select(*identity, *values).with_columns(pl.lit(True).alias(_OUT))
-    both = now.join(old, on=list(identity), how="left", suffix=_OUT, maintain_order="left")
-    known = pl.col(_OUT).is_not_null()
+    old = last_emitted.select(*identity, *values).with_columns(pl.lit(True).alias(_EMITTED))
+    both = now.join(old, on=list(identity), how="left", suffix=_EMITTED, maintain_order="left")
+    known = pl.col(_EMITTED).is_not_null()
     same = pl.all_horizontal(_same(both, v) for v in values)
     changed = both.filter(known & ~same)
-    before = changed.select(*identity, *(pl.col(v + _OUT).alias(v) for v in values))
+    before = changed.select(*identity, *(pl.col(v + _EMITTED).alias(v) for v in values))
     return pl.concat(
         [
             before.with_columns(op=pl.lit(ops.before)),
@@ -47,7 +47,7 @@ def latest(rows: Sequence[pl.DataFrame], identity: Sequence[str]) -> pl.DataFram
 
 
 def _same(both: pl.DataFrame, value: str) -> pl.Expr:
-    """Is a value what is out, to the bit? Zeros of either sign are equal; their inverses are not."""
-    now, out = pl.col(value), pl.col(value + _OUT)
-    same = now.eq_missing(out)
-    return same & (1 / now).eq_missing(1 / out) if both.schema[value].is_float() else same
+    """Is a value as last emitted, to the bit? Zeros of either sign are equal; their inverses are not."""
+    now, emitted = pl.col(value), pl.col(value + _EMITTED)
+    same = now.eq_missing(emitted)
+    return same & (1 / now).eq_missing(1 / emitted) if both.schema[value].is_float() else same

@@ -1,4 +1,4 @@
-"""What a bucket holds, in numbers."""
+"""How much a bucket holds: open windows, keys, pages, bytes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from collections import Counter
 import polars as pl
 
 from tidegate.operators.accumulators import Accumulators
-from tidegate.operators.chained import Chained
 from tidegate.operators.dedupe import DIGEST
 from tidegate.operators.kernel import Kernel
+from tidegate.operators.kernels import Chained
 from tidegate.operators.late import NEVER
 from tidegate.operators.messages import Kept
 from tidegate.operators.session_store import SessionStore
-from tidegate.operators.slice_store import SLICE, Slices
+from tidegate.operators.sessions import SessionKernel
 from tidegate.operators.slices import SliceKernel
-from tidegate.operators.slicing import Slicing
+from tidegate.operators.slicing import SLICE, Slices, Slicing
 from tidegate.operators.state import KEY, BucketState
-from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.joins import SIDES
 
 #: The tables that hold rows, or ids of rows.
 _ROWS = ("rows", "seen", *SIDES)
 
-#: So many entries are counted after each step; more would cost a share of every batch.
+#: Up to this many entries are counted after each step; more would slow every batch down.
 _FEW = 10_000
 
 
 def count_open(
     bucket: BucketState, slicing: Slicing | None, lateness: int, watermark: int | None
 ) -> int:
-    """Windows, sessions or rows that are open; what has ended, lateness included, is not."""
-    tables = {page.table for page in bucket.directory.pages}
+    """The number of open windows, sessions or rows; what has closed, lateness included, is left out."""
+    tables = {page.table for page in bucket.manifest.pages}
     ended = NEVER if watermark is None else watermark - lateness
     if "sessions" in tables:
         live = SessionStore(bucket).where(pl.lit(True), ended)
@@ -39,7 +38,7 @@ def count_open(
     if "slices" in tables:
         assert slicing is not None, "slices are those of windows with fixed edges"
         return _open_windows(bucket, slicing, ended)
-    return sum(page.rows for page in bucket.directory.pages if page.table in _ROWS)
+    return sum(page.rows for page in bucket.manifest.pages if page.table in _ROWS)
 
 
 def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
@@ -50,16 +49,16 @@ def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
 
 
 def count_keys(bucket: BucketState) -> int:
-    """How many keys there are; ids have none, and count themselves."""
-    frames = [frame for page in bucket.directory.pages for frame in bucket.read([page])]
+    """The number of keys, or of ids where there are no keys."""
+    frames = [frame for page in bucket.manifest.pages for frame in bucket.read([page])]
     codes = [frame.select(KEY if KEY in frame.columns else DIGEST) for frame in frames]
     return pl.concat(codes).n_unique() if codes else 0
 
 
 def largest_table(bucket: BucketState) -> int:
-    """Entries of what there is most of: slices, sessions or rows; beside them is what is out."""
+    """Entries of the largest table: slices, sessions or rows; rows as last emitted are beside them."""
     rows: Counter[str] = Counter()
-    for page in bucket.directory.pages:
+    for page in bucket.manifest.pages:
         rows[page.table] += page.rows
     return max(rows.values(), default=0)
 
@@ -67,21 +66,21 @@ def largest_table(bucket: BucketState) -> int:
 def kept(kernel: Kernel, bucket: BucketState) -> Kept:
     """What a bucket keeps after a step. Keys, and what is open, are counted in small buckets only."""
     own = kernel.kernel if isinstance(kernel, Chained) else kernel
-    directory, rows = bucket.directory, largest_table(bucket)
+    manifest, rows = bucket.manifest, largest_table(bucket)
     held: Kept = {
         "rows": rows,
-        "pages": len(directory.pages),
-        "bytes": sum(page.bytes for page in directory.pages),
-        "due": None if directory.timer is None else directory.timer * 1000,
-        "watermark": directory.watermark,
+        "pages": len(manifest.pages),
+        "bytes": sum(page.bytes for page in manifest.pages),
+        "due": None if manifest.timer is None else manifest.timer * 1000,
+        "watermark": manifest.watermark,
         "open": None,
         "keys": None,
     }
     if rows > _FEW:
         return held
     slicing = own.slicing if isinstance(own, SliceKernel) else None
-    lateness = own.lateness.lateness if isinstance(own, WindowKernel) else 0
+    lateness = own.lateness.lateness if isinstance(own, SliceKernel | SessionKernel) else 0
     return held | {
-        "open": count_open(bucket, slicing, lateness, directory.watermark),
+        "open": count_open(bucket, slicing, lateness, manifest.watermark),
         "keys": count_keys(bucket),
     }

@@ -63,14 +63,14 @@ def _lanes(table: pa.Table, secret: bytes, count: int) -> list[np.ndarray]:
     """Independent hashes of 32 bits for each row, in the upper halves of words.
 
     A lane is the sum of a row's pieces of 32 bits, each multiplied by a random number of 64 bits that
-    belongs to its place ("multilinear" hashing: Lemire and Kaser, Strongly universal string hashing is
-    fast). If two rows differ in a place that both have, the upper halves are the same for one in 2³² of
-    the choices of its number, whatever the rows are. They do: a value begins with its length, so none is
-    the beginning of another, and each column has places of its own.
+    belongs to its position ("multilinear" hashing: Lemire and Kaser, Strongly universal string hashing
+    is fast). If two rows differ in a position that both have, the upper halves are the same for one in
+    2³² of the choices of its number, whatever the rows are. They do: a value begins with its length, so
+    none is the beginning of another, and each column has positions of its own.
     """
     totals = [np.full(table.num_rows, start) for start in _numbers(secret, b"start", _LANES)[:count]]
-    for place, column in enumerate(table.columns):
-        own = _numbers(secret, place.to_bytes(4, "little"), 2 * _LANES * (_LONG_WORDS + 1))
+    for index, column in enumerate(table.columns):
+        own = _numbers(secret, index.to_bytes(4, "little"), 2 * _LANES * (_LONG_WORDS + 1))
         # Two for each lane and word: those of the lengths, then those of the values.
         factors = own.reshape(_LONG_WORDS + 1, _LANES, 2)
         for (rows, word), numbers in zip(_words(_whole(column), secret), factors, strict=False):

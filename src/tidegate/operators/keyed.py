@@ -1,11 +1,11 @@
-"""What all kernels share: packing rows for the bucket of their key, late rows, steps, unpacking."""
+"""Inputs of operators that keep state by key: rows packed for their bucket, and arrivals there."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -13,15 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
-from tidegate.operators.kernel import Clock, Outcome, Port
-from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
+from tidegate.operators.kernel import StepContext
+from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived, instants
 from tidegate.operators.messages import Message, count_messages
 from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
+from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
 from tidegate.plan.inputs import Input
-from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.windowing import Emit
 
 #: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
 #: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
@@ -32,10 +30,35 @@ ROWS = "__tidegate_rows"
 
 PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
-Put = Callable[["pl.DataFrame"], None]
-
 #: Why rows cannot be used, and which of them; a row is judged by the first that applies.
 Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """The columns of rows that say where they belong: their event time and their keys."""
+
+    time: str
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: Input) -> KeyColumns:
+        return cls(plan.feed.time, plan.keyed.keys)
+
+    def __str__(self) -> str:
+        return ", ".join(self.keys) or "global"
+
+    def encode(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        """The distinct keys of rows, and each row's code."""
+        return keys.encode(self.table(rows))
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The keys of rows. A row that was moved in time keeps the key it arrived with."""
+        return keys.key_table(as_arrived(rows, self.time), self.keys)
+
+    def times(self, rows: pa.Table) -> np.ndarray:
+        """The event times of rows, as microseconds."""
+        return instants(rows, self.time)
 
 
 @dataclass(frozen=True)
@@ -44,8 +67,18 @@ class Partials:
 
     keys: pa.Table
     states: pl.DataFrame
-    #: Only where the late policy carries rows.
+    #: Only where the late policy needs the rows, and they travel beside the states.
     owner: np.ndarray | None = None
+    #: What decides the bucket of each state, where it is not the key.
+    hashes: np.ndarray | None = None
+
+
+class PreAggregate(Protocol):
+    """Makes partial states of rows: one for each key and position in time, or for each row."""
+
+    def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        """The states of rows; `owners` asks which state each row went into."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -56,88 +89,77 @@ class Arrival:
     sender: int
     rows: pa.Table | None = None
 
+    def positions(self, chosen: np.ndarray) -> np.ndarray:
+        """The position of the state behind each row of the chosen states, in the order of rows."""
+        if self.rows is None:
+            return np.flatnonzero(chosen)  # states are the rows themselves
+        owner = self.rows.column(_OWNER).to_numpy()
+        return owner[chosen[owner]]
 
-@dataclass(frozen=True)
-class Turn:
-    """What a kernel has to work with in one step."""
-
-    state: BucketState
-    arrivals: Sequence[Arrival]
-    #: The watermark at the bucket's last step and at this one, and the batch's own time.
-    was: int | None
-    watermark: int | None
-    now: int
-    out: Outcome = field(default_factory=Outcome)
-    #: In the order they are to leave in.
-    results: list[pl.DataFrame] = field(default_factory=list)
-
-    @classmethod
-    def begin(cls, state: BucketState, clock: Clock, arrivals: Sequence[Arrival] = ()) -> Turn:
-        was = state.directory.watermark
-        return cls(state, arrivals, was, was if clock.watermark is None else clock.watermark, clock.now)
-
-    def put(self, rows: pl.DataFrame) -> None:
-        self.results.append(rows)
-
-    def end(self, due: int | None) -> Outcome:
-        self.state.directory.watermark = self.watermark
-        self.out.due = due
-        if due is not None and self.watermark is not None:
-            self.out.due = max(due, self.watermark + 1)
-        return self.out
+    def carried_rows(self, state: BucketState, chosen: np.ndarray) -> pa.Table:
+        """The rows behind the chosen states, where the message carries them."""
+        assert self.rows is not None
+        owned = pa.array(chosen[self.rows.column(_OWNER).to_numpy()])
+        return self.rows.filter(owned).drop_columns(_OWNER)
 
 
-class KeyedInput(ABC):
-    """An input of an operator whose state is kept by key: how rows are packed, and which are late."""
+#: The rows behind some of the states that arrived.
+RowsBehind = Callable[[Arrival, BucketState, np.ndarray], pa.Table]
 
-    #: The counter of its rows, where an operator has several inputs.
-    counted_as: str | None = None
 
-    def __init__(self, inlet: Input, name: str = PARTIALS) -> None:
+class KeyedInput:
+    """One input of an operator: it packs rows, reads arrivals and routes the late ones."""
+
+    def __init__(
+        self,
+        plan: Input,
+        preaggregate: PreAggregate,
+        name: str = PARTIALS,
+        *,
+        rows_behind: RowsBehind | None = None,
+        invalid: Sequence[Fault] = (),
+        counted_as: str | None = None,
+    ) -> None:
+        """`rows_behind` restores rows from states that are the rows; other states have them beside.
+
+        `invalid` tells which rows cannot be used, besides those without an event time; `counted_as` is
+        the counter of its rows, where an operator has several inputs.
+        """
         self.name = name
-        self.time = inlet.feed.time
-        self.keys = inlet.keyed.keys
-        #: The names under which the operator knows them.
-        self.known_keys = self.keys
-        self.router = SideOutputRouter(inlet.late, self.time, inlet.lateness)
-        self.row_schema = inlet.feed.schema
-        self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
+        self.router = SideOutputRouter(plan.late, plan.feed.time, plan.lateness)
+        #: Can rows be late? What the watermark triggered upstream came before it.
+        self.enforces_lateness = not plan.feed.watermark_triggered
+        self._time = plan.feed.time
+        self._schema = plan.feed.schema
+        self._preaggregate = preaggregate
+        self._carries_rows = rows_behind is None and self.router.needs_rows
+        self._rows_behind = rows_behind or Arrival.carried_rows
+        self._invalid = [(f"event time {self._time!r} is null", self._without_time), *invalid]
+        self._counted_as = counted_as
 
-    @abstractmethod
-    def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        """A partial state for each key and place in time; `owners` asks which is whose."""
-
-    def key_table(self, rows: pa.Table) -> pa.Table:
-        """What rows are kept by."""
-        return keys.key_table(as_arrived(rows, self.time), self.keys)
-
-    @property
-    def carries_rows(self) -> bool:
-        """Do messages have the rows beside their states? Only where the late policy needs them."""
-        return self.router.needs_rows
-
-    def known_as(self, operator: str) -> None:
-        """Tell the input what its operator is called in the plan: late rows carry the name."""
+    def connect(self, operator: str) -> None:
+        """Say what the plan calls its operator: late rows carry the name."""
         self.router = replace(self.router, operator=operator)
 
     # -- pack ---------------------------------------------------------------------------------
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Message]:
+        """Messages with the states of rows for each bucket, and with the rows that are invalid."""
         counts: Counter[str] = Counter()
-        for reason, find in self.faults:
+        for reason, find in self._invalid:
             hit = find(rows)
             if pc.any(hit).as_py():
                 broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
                 counts["errors"] += broken.num_rows
                 yield self._errors(reason, broken, buckets[0])
-        if self.counted_as is not None:
-            counts[self.counted_as] = rows.num_rows
-        packed = self.preaggregate(rows, counts, owners=self.carries_rows)
+        if self._counted_as is not None:
+            counts[self._counted_as] = rows.num_rows
+        packed = self._preaggregate(rows, counts, owners=self._carries_rows)
         yield from count_messages(buckets[0], counts)
         yield from self._messages(rows, packed, buckets)
 
     def _without_time(self, rows: pa.Table) -> pa.ChunkedArray:
-        return rows.column(self.time).is_null()
+        return rows.column(self._time).is_null()
 
     def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Message:
         texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
@@ -148,125 +170,67 @@ class KeyedInput(ABC):
     def _messages(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Message]:
         if not len(packed.states):
             return
-        home = self.homes(rows, packed, buckets)
-        for bucket in np.unique(home).tolist():
-            here = home == bucket
+        assigned = _bucket_assignment(packed, buckets)
+        for bucket in np.unique(assigned).tolist():
+            here = assigned == bucket
             states = packed.states.filter(pl.Series(here))
             tables = list(own_keys(packed.keys, states))
             if packed.owner is not None:
-                place = np.cumsum(here, dtype=np.int32) - 1
+                position = np.cumsum(here, dtype=np.int32) - 1
                 carried = here[packed.owner] & (packed.owner >= 0)
-                owner = pa.array(place[packed.owner[carried]])
-                carried_rows = rows.select(self.row_schema.names).filter(pa.array(carried))
+                owner = pa.array(position[packed.owner[carried]])
+                carried_rows = rows.select(self._schema.names).filter(pa.array(carried))
                 tables.append(carried_rows.append_column(_OWNER, owner))
             yield Message.input(bucket, self.name, int(states[ROWS].sum()), blobs.encode(tables))
 
-    def homes(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> np.ndarray:
-        """The bucket of each state."""
-        return keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
+    # -- ingest -------------------------------------------------------------------------------
 
-    # -- what came ----------------------------------------------------------------------------
-
-    def arrivals(self, state: BucketState, inputs: Sequence[Message]) -> list[Arrival]:
-        """What the input's messages brought, in the order they came."""
-        own = [(message, message.blob) for message in inputs if message.name == self.name]
+    def arrivals(self, state: BucketState, messages: Sequence[Message]) -> list[Arrival]:
+        """What the input's messages brought, in the order they arrived."""
+        own = [(message, message.blob) for message in messages if message.name == self.name]
         sent = [blobs.decode(blob) for _, blob in own if blob is not None]
-        states = state.recode([(known, partials) for known, partials, *_ in sent])
+        states = state.remap_codes([(known, partials) for known, partials, *_ in sent])
         return [
             Arrival(part, message.sender, *carried)
             for part, (message, _), (_, _, *carried) in zip(states, own, sent, strict=True)
         ]
 
-    def part_late(
-        self, turn: Turn, too_late: Sequence[np.ndarray], closed: ClosedWindows | None = None
+    def route_late(
+        self,
+        context: StepContext,
+        arrivals: Sequence[Arrival],
+        too_late: Sequence[np.ndarray],
+        closed: ClosedWindows | None = None,
     ) -> list[pl.DataFrame]:
-        """The states in time, and those of rows that the late policy moves into the present.
+        """The states in time, and those of late rows that the policy moves to the watermark.
 
         `closed` tells which windows late states would have belonged to, where there are windows.
         """
-        assert turn.watermark is not None, "without a watermark nothing is late"
-        judged = list(zip(turn.arrivals, too_late, strict=True))
-        count = sum(int(arrival.states[ROWS].filter(gone).sum()) for arrival, gone in judged)
+        assert context.watermark is not None, "without a watermark nothing is late"
+        judged = list(zip(arrivals, too_late, strict=True))
+        count = sum(int(arrival.states[ROWS].filter(late).sum()) for arrival, late in judged)
         if not count:
-            return [arrival.states for arrival in turn.arrivals]
+            return [arrival.states for arrival in arrivals]
         rows, bounds = None, None
         if self.router.needs_rows:
-            rows = pa.concat_tables(self.rows_of(turn.state, arrival, gone) for arrival, gone in judged)
+            rows = pa.concat_tables(self._rows_behind(one, context.state, late) for one, late in judged)
             if closed is not None:
-                places = (self.places_of(arrival, gone) for arrival, gone in judged)
-                starts, ends = zip(*(closed(*late) for late in enumerate(places)), strict=True)
+                positions = (arrival.positions(late) for arrival, late in judged)
+                starts, ends = zip(*(closed(*late) for late in enumerate(positions)), strict=True)
                 bounds = np.concatenate(starts), np.concatenate(ends)
-        moved_rows = self.router.route(count, rows, turn.watermark, turn.out, bounds)
-        in_time = [arrival.states.filter(~pl.Series(gone)) for arrival, gone in judged]
+        moved_rows = self.router.route(count, rows, context.watermark, context.outcome, bounds)
+        in_time = [arrival.states.filter(~pl.Series(late)) for arrival, late in judged]
         if moved_rows is not None and moved_rows.num_rows:
-            moved = self.preaggregate(moved_rows, turn.out.counts, owners=False)
-            in_time += turn.state.recode([(moved.keys, blobs.to_arrow(moved.states))])
+            moved = self._preaggregate(moved_rows, context.outcome.counts, owners=False)
+            in_time += context.state.remap_codes([(moved.keys, blobs.to_arrow(moved.states))])
         return in_time
 
-    def rows_of(self, state: BucketState, arrival: Arrival, chosen: np.ndarray) -> pa.Table:
-        """The rows behind some of the states that arrived."""
-        assert arrival.rows is not None
-        owned = pa.array(chosen[arrival.rows.column(_OWNER).to_numpy()])
-        return arrival.rows.filter(owned).drop_columns(_OWNER)
 
-    def places_of(self, arrival: Arrival, chosen: np.ndarray) -> np.ndarray:
-        """The place of the state behind each of those rows, in their order."""
-        assert arrival.rows is not None
-        owner = arrival.rows.column(_OWNER).to_numpy()
-        return owner[chosen[owner]]
-
-
-class KeyedKernel(KeyedInput):
-    """A kernel of one input whose state is kept by key, for one operator of a plan."""
-
-    outlet = MAIN
-
-    def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
-        [inlet] = plan.inputs
-        super().__init__(inlet)
-        self.schema = plan.schema
-
-    @abstractmethod
-    def advance(self, turn: Turn) -> int | None:
-        """Close what is due, take in what came, forget what is over; when the next falls due."""
-
-    @abstractmethod
-    def stages(self) -> list[str]:
-        """The physical operators, in the order rows pass them."""
-
-    @abstractmethod
-    def times(self, results: pa.Table) -> dict[str, pa.Array]:
-        """The columns of results that are instants and that results carry in another form."""
-
-    @property
-    def ports(self) -> tuple[Port, ...]:
-        return (self,)
-
-    def step(self, state: BucketState, inputs: Sequence[Message], clock: Clock) -> Outcome:
-        turn = Turn.begin(state, clock, self.arrivals(state, inputs))
-        due = self.advance(turn)
-        self.put_out(turn)
-        return turn.end(due)
-
-    def put_out(self, turn: Turn) -> None:
-        """Send results off, in the order they were made."""
-        for rows in turn.results:
-            if len(rows):
-                turn.out.emit(MAIN, *own_keys(turn.state.known_keys, rows))
-
-    def unpack(self, tables: Sequence[pa.Table]) -> pa.Table:
-        known_keys, rows = tables
-        by_key = known_keys.take(rows.column(KEY))
-        return in_schema(self.schema, columns_of(rows) | columns_of(by_key) | self.times(rows))
-
-
-def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(table.column_names, table.columns, strict=True))
-
-
-def in_schema(schema: pa.Schema, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
-    """Rows of a schema from columns by name, times as numbers among them."""
-    return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
+def _bucket_assignment(packed: Partials, buckets: Sequence[int]) -> np.ndarray:
+    """The bucket of each state."""
+    if packed.hashes is not None:
+        return keys.bucket_of_hash(packed.hashes, buckets)
+    return keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
 
 
 def _as_text(broken: pa.Table) -> list[str]:

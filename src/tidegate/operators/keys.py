@@ -1,4 +1,4 @@
-"""Keys as integers: values are looked at once per batch, everything after works on codes."""
+"""Keys as integers: values are read once per batch, and everything after that works on codes."""
 
 import os
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from tidegate.operators.hashing import hash_columns, keyed_hash
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
 
-#: More chunks than this are made one: looking up values in many is slow.
+#: More chunks than this are combined: looking up values in many chunks is slow.
 _MANY_CHUNKS = 8
 
-#: So nobody can send keys that are all looked up in the same place.
+#: A secret, so that nobody can send keys that all have the same hash.
 _SECRET = os.urandom(32)
 
 
 def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """The distinct rows in order of first appearance, and each row's place among them.
+    """The distinct rows in order of first appearance, and each row's position among them.
 
     Rows that come first get the same codes whatever follows them, so encoding known keys with new
     ones behind them leaves the known codes as they were.
@@ -35,7 +35,7 @@ def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
 
 
 class KeyIndex:
-    """Keys numbered as they become known: a code once given stays.
+    """Keys numbered as they become known; a code never changes.
 
     Cost follows the keys that are asked for, not those that are known. A hash finds the known keys
     that may be among them; which ones are is decided by the values themselves.
@@ -72,12 +72,12 @@ class KeyIndex:
         return np.split(codes, np.cumsum([table.num_rows for table in tables])[:-1])
 
     def _known_codes(self, asked: pa.Table, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The codes of keys that are known, each the first of its hash, as most are; and the others."""
+        """The codes of known keys that are the first of their hash, as most are; and the other rows."""
         if not len(self):
             return np.empty(len(hashes), dtype=np.int32), np.arange(len(hashes))
-        place = np.minimum(np.searchsorted(self._hashes, hashes), len(self) - 1)
-        codes = self._codes[place]
-        same = self._hashes[place] == hashes
+        position = np.minimum(np.searchsorted(self._hashes, hashes), len(self) - 1)
+        codes = self._codes[position]
+        same = self._hashes[position] == hashes
         known = self.table.take(pa.array(codes))
         for pair in zip(known.columns, asked.columns, strict=True):
             same &= _equal(*pair)
@@ -85,7 +85,7 @@ class KeyIndex:
 
     def _codes_of(self, asked: pa.Table, hashes: np.ndarray) -> np.ndarray:
         """The codes of keys of which some are new, or share a hash with another."""
-        near = self._codes[self._places_of(hashes)]
+        near = self._codes[self._positions_of(hashes)]
         known = [self.table.take(pa.array(near))] if len(near) else []
         distinct, codes = encode(pa.concat_tables([*known, asked]))
         fresh = distinct.slice(len(near))
@@ -93,7 +93,7 @@ class KeyIndex:
         self._add(fresh, numbers)
         return np.concatenate([near, numbers])[codes[len(near) :]]
 
-    def _places_of(self, hashes: np.ndarray) -> np.ndarray:
+    def _positions_of(self, hashes: np.ndarray) -> np.ndarray:
         """Where these hashes stand in the index, if they do; one may stand there several times."""
         wanted = np.sort(hashes)  # far faster than np.unique
         wanted = wanted[np.diff(wanted, prepend=~wanted[:1]) != 0]
@@ -108,20 +108,25 @@ class KeyIndex:
         self._chunks.append(fresh)
         hashes = _hashes(fresh)
         order = np.argsort(hashes)
-        places = np.searchsorted(self._hashes, hashes[order])
-        self._hashes = np.insert(self._hashes, places, hashes[order])
-        self._codes = np.insert(self._codes, places, codes[order])
+        positions = np.searchsorted(self._hashes, hashes[order])
+        self._hashes = np.insert(self._hashes, positions, hashes[order])
+        self._codes = np.insert(self._codes, positions, codes[order])
 
 
 def _hashes(keys: pa.Table) -> np.ndarray:
-    """What keys are looked up by, in the memory of this process alone."""
+    """The hashes that keys are looked up by, in this process only."""
     return keyed_hash(keys, _SECRET)
 
 
 def bucket_of(keys: pa.Table, buckets: Sequence[int]) -> np.ndarray:
     """The bucket label of each key."""
-    place = (hash_columns(keys) % np.uint64(len(buckets))).astype(np.int64)
-    return np.asarray(buckets, dtype=np.int32)[place]
+    return bucket_of_hash(hash_columns(keys), buckets)
+
+
+def bucket_of_hash(hashes: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
+    """The bucket label of each hash."""
+    position = (hashes % np.uint64(len(buckets))).astype(np.int64)
+    return np.asarray(buckets, dtype=np.int32)[position]
 
 
 def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -132,7 +137,7 @@ def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    """Which values are equal to their neighbours? Null is to null; what is no number is to nothing."""
+    """Which values are equal, row by row? Null equals null; NaN equals nothing."""
     equal = pc.fill_null(pc.equal(one, other), False)
     return np.asarray(pc.or_(equal, pc.and_(one.is_null(), other.is_null())))
 

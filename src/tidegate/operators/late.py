@@ -1,4 +1,4 @@
-"""Late rows: how long windows stay open for them, and where they go when that is over."""
+"""Late data: how long windows stay open for it, and whether it is dropped, reassigned or routed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 #: Start and end of a window for each of some rows.
 Bounds = tuple[np.ndarray, np.ndarray]
 
-#: The bounds of the closed windows of states, given which arrival they came with and their places there.
+#: The bounds of the closed windows of states, given the arrival they came with and positions there.
 ClosedWindows = Callable[[int, np.ndarray], Bounds]
 
 #: Stands for a time, or a window, long before any data.
 NEVER = -(1 << 60)
 
+#: Due as soon as the watermark moves at all, or is known at all.
+ANY_TIME = -(1 << 62)
+
 #: The watermark at the end of a batch query, or of a drained one: past the end of every window there
-#: is, folds among them, however far operators are held back.
+#: is, folds among them, however far an operator's watermark is delayed.
 THE_END = 1 << 61
 
 #: Beside rows that were moved in time: the event time they arrived with.
@@ -52,7 +55,7 @@ class AllowedLatenessTracker:
 
 @dataclass(frozen=True)
 class SideOutputRouter:
-    """Late rows counted, and dropped, moved into the present or sent to a channel of their own."""
+    """Counts late rows, and drops them, moves them to the watermark or sends them to a channel."""
 
     policy: LatePolicy
     time: str
@@ -66,7 +69,7 @@ class SideOutputRouter:
         return not isinstance(self.policy, Drop)
 
     def moves(self, time: np.ndarray, watermark: int) -> np.ndarray:
-        """Which late rows are moved into the present."""
+        """Which late rows are moved to the watermark."""
         if not isinstance(self.policy, Reassign):
             return np.zeros(len(time), dtype=bool)
         return watermark - time <= self.policy.max_lateness
@@ -76,25 +79,25 @@ class SideOutputRouter:
         count: int,
         rows: pa.Table | None,
         watermark: int,
-        out: Outcome,
+        outcome: Outcome,
         closed: Bounds | None = None,
     ) -> pa.Table | None:
-        """Apply the policy to late rows, given as `rows` where it needs them; those that were moved.
+        """Apply the policy to late rows, given as `rows` where it needs them; the rows that it moved.
 
-        `closed` is the window of each row that has closed, where the operator has windows.
+        `closed` is the closed window of each row, where the operator has windows.
         """
-        out.counts["late_rows"] += count
+        outcome.counts["late_rows"] += count
         if rows is None:
-            out.counts["late_dropped"] += count
+            outcome.counts["late_dropped"] += count
             return None
         times = instants(rows, self.time)
         if isinstance(self.policy, SideOutput):
-            out.emit(
-                self.policy.channel, self._with_lateness(rows, watermark - times, watermark, closed)
-            )
+            late_by = watermark - times
+            late = self._with_lateness(rows, late_by, watermark, closed)
+            outcome.emit(self.policy.channel, late)
             return None
         near = rows.filter(pa.array(self.moves(times, watermark)))
-        out.counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
+        outcome.counts += Counter(late_reassigned=near.num_rows, late_dropped=count - near.num_rows)
         present = pa.array(np.full(near.num_rows, watermark)).cast(TIMESTAMP)
         kept = near.append_column(_UNMOVED, near.column(self.time))
         return _with_times(kept, self.time, present.cast(near.schema.field(self.time).type))
@@ -128,6 +131,11 @@ def as_arrived(rows: pa.Table, time: str) -> pa.Table:
 
 def _with_times(rows: pa.Table, time: str, times: pa.Array | pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(time), rows.schema.field(time), times)
+
+
+def window_times(start: np.ndarray, end: np.ndarray) -> dict[str, pa.Array]:
+    """The columns that show a result's window."""
+    return {"window_start": pa.array(start), "window_end": pa.array(end)}
 
 
 def instants(rows: pa.Table, time: str) -> np.ndarray:

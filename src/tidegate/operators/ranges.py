@@ -13,7 +13,7 @@ from tidegate.plan.aggregate import Combine
 
 _UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
-#: Blocks up to this size are run through side by side, longer ones one after the other.
+#: Blocks up to this size are accumulated column by column, longer ones row by row.
 _SHORT = 16
 
 _RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
@@ -24,7 +24,7 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Pieces:
-    """Ranges `low … high` (both included) of `rows`, for the things `asking`; none is empty.
+    """Ranges `low … high` (both included) of `rows`, each for the result `asking`; none is empty.
 
     With a `level`, ranges are heads: each begins where a block of 2^level rows does, and ends in it.
     """
@@ -78,7 +78,7 @@ class _Blocks:
 
     level: int
     numbers: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
 
     @classmethod
     def of(cls, rows: np.ndarray, level: int) -> _Blocks:
@@ -103,25 +103,25 @@ class _Blocks:
 
     def heads(self, blocks: np.ndarray, ufunc: Any) -> np.ndarray:
         _accumulate(blocks, ufunc)
-        return blocks.ravel()[self.places]
+        return blocks.ravel()[self.positions]
 
     def from_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
         """Each row's block merged from it on."""
         blocks = self.cut(values)
         _accumulate(blocks[:, ::-1], ufunc)
-        return blocks.ravel()[self.places]
+        return blocks.ravel()[self.positions]
 
 
 def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
-    """Running results inside each block, in its place."""
+    """Running results inside each block, in place."""
     size = blocks.shape[1]
-    # What runs on behind a range may overflow, and is not asked for.
+    # Values beyond a range may overflow; nobody reads them.
     with np.errstate(over="ignore", invalid="ignore"):
         if size > _SHORT:
             ufunc.accumulate(blocks, axis=1, out=blocks)
             return
-        for place in range(1, size):
-            ufunc(blocks[:, place - 1], blocks[:, place], out=blocks[:, place])
+        for position in range(1, size):
+            ufunc(blocks[:, position - 1], blocks[:, position], out=blocks[:, position])
 
 
 def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
@@ -141,7 +141,7 @@ def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
 def fold_pieces(
     columns: Columns, how: Mapping[str, Combine], own: np.ndarray, pieces: Sequence[Pieces]
 ) -> Columns:
-    """Merge the row that each thing has of its own with the pieces it asks for."""
+    """Merge the row that each result has of its own with the pieces it asks for."""
     folded = {name: values[own] for name, values in columns.items()}
     for piece in pieces:
         if piece.level is None:

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
+import pyarrow as pa
 
 from tidegate.operators.accumulators import TIME
-from tidegate.operators.keyed import Put, Turn
-from tidegate.operators.late import NEVER
-from tidegate.operators.row_table import RowTable
-from tidegate.operators.rows import RowKernel
+from tidegate.operators.kernel import EmitRows, KeyedKernel, StepContext
+from tidegate.operators.keyed import Arrival
+from tidegate.operators.rows import RowLayout, RowTable, in_time, row_input
+from tidegate.plan.passages import Reorder
 
 
-class ReorderKernel(RowKernel):
+class ReorderKernel(KeyedKernel):
     """Releases rows in the order of event time, then arrival."""
 
     table = RowTable("rows", TIME)
 
-    def stages(self) -> list[str]:
-        return [f"Reorder[{', '.join(self.keys) or 'global'}, late={self.router.policy}]"]
+    def __init__(self, plan: Reorder) -> None:
+        [input] = plan.inputs
+        self.layout = RowLayout.of(input)
+        super().__init__(plan, row_input(input, self.layout))
 
-    def advance(self, turn: Turn) -> int | None:
-        was, now = (NEVER if time is None else time for time in (turn.was, turn.watermark))
-        self._release(self.table.between(turn.state, was + 1, now), turn.put)
-        fresh = self.in_time(turn)
+    def physical_operators(self) -> list[str]:
+        return [f"Reorder[{self.layout.columns}, late={self.input.router.policy}]"]
+
+    def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
+        previous, now = context.watermarks
+        self._release(self.table.between(context.state, previous + 1, now), context.emit)
+        fresh = in_time(self.input, context, arrivals)
         if fresh is not None:
             # What the late policy moved to the watermark goes behind all that was before it.
-            self._release(fresh.filter(pl.col(TIME) <= now), turn.put)
-            self.table.keep(turn.state, fresh.filter(pl.col(TIME) > now), oldest=now + 1)
-        self.forget(turn, now + 1)
-        return self.table.next_after(turn.state, now)
+            self._release(fresh.filter(pl.col(TIME) <= now), context.emit)
+            self.table.keep(context.state, fresh.filter(pl.col(TIME) > now), oldest=now + 1)
+        self.table.expire(context, now + 1)
+        return self.table.next_after(context.state, now)
 
-    def _release(self, rows: pl.DataFrame | None, put: Put) -> None:
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        return self.layout.times(results)
+
+    def _release(self, rows: pl.DataFrame | None, emit: EmitRows) -> None:
         if rows is not None:
-            put(self.restored(rows.sort(TIME, maintain_order=True)))
+            emit(self.layout.restored(rows.sort(TIME, maintain_order=True)))

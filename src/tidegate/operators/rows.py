@@ -1,10 +1,10 @@
-"""What kernels that keep rows share: rows travel and wait as columns beside their key and time."""
+"""What kernels that keep rows share: how rows travel, in which order, and the table they wait in."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,119 +13,142 @@ import pyarrow as pa
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
+from tidegate.operators.kernel import StepContext, columns_of, in_schema
 from tidegate.operators.keyed import (
+    PARTIALS,
     ROWS,
     Arrival,
+    KeyColumns,
     KeyedInput,
-    KeyedKernel,
     Partials,
-    Turn,
-    columns_of,
-    in_schema,
+    PreAggregate,
 )
-from tidegate.operators.late import instants
-from tidegate.operators.row_table import RowTable
-from tidegate.operators.state import KEY, BucketState
+from tidegate.operators.state import FIRST_POSITION, KEY, LAST_POSITION, BucketState
 from tidegate.plan.counters import LATE_AT_WATERMARK
-from tidegate.plan.passages import Admit, Dedupe, Reorder
-from tidegate.plan.windowing import Emit
+from tidegate.plan.inputs import Input
 
 #: Before the names of rows' own columns, which may be anything.
 OWN = "__tidegate_row."
 
 
-class RowInput(KeyedInput):
-    """An input whose rows travel and wait as they are."""
+@dataclass(frozen=True)
+class RowLayout:
+    """Rows as states: their key, their time, and their own columns under names of ours."""
+
+    schema: pa.Schema
+    columns: KeyColumns
+    #: The names under which the operator knows the keys.
+    known_keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: Input, known_keys: tuple[str, ...] | None = None) -> RowLayout:
+        columns = KeyColumns.of(plan)
+        return cls(plan.feed.schema, columns, columns.keys if known_keys is None else known_keys)
+
+    @classmethod
+    def without_keys(cls, plan: Input) -> RowLayout:
+        return cls(plan.feed.schema, KeyColumns(plan.feed.time, ()), ())
+
+    @property
+    def time(self) -> str:
+        return self.columns.time
 
     @cached_property
     def own(self) -> list[str]:
         """The columns of a row that are neither its key nor its time."""
-        return [name for name in self.row_schema.names if name not in {*self.keys, self.time}]
+        placed = {*self.columns.keys, self.time}
+        return [name for name in self.schema.names if name not in placed]
 
-    @property
-    def carries_rows(self) -> bool:
-        return False  # states are the rows already
-
-    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
-        """What is kept of rows beside their key, time and own columns, one for each."""
-        return pl.DataFrame()
+    def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        return self.states(rows, self.key_table(rows))
 
     def key_table(self, rows: pa.Table) -> pa.Table:
-        """What rows are kept by, under the names by which the operator knows it."""
-        own = super().key_table(rows)
-        return own.rename_columns(self.known_keys) if self.keys else own
+        """The keys of rows, under the names by which the operator knows them."""
+        own = self.columns.table(rows)
+        return own.rename_columns(self.known_keys) if self.known_keys else own
 
-    def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        """A state for each row, in the order they came."""
-        distinct, codes = keys.encode(self.key_table(rows))
-        time = instants(rows, self.time)
+    def states(self, rows: pa.Table, own_keys: pa.Table, extra: pl.DataFrame | None = None) -> Partials:
+        """A state for each row, in the order they came; `extra` is kept beside its columns."""
+        distinct, codes = keys.encode(own_keys)
+        time = self.columns.times(rows)
         own = blobs.to_polars(rows.select(self.own).rename_columns([OWN + name for name in self.own]))
         placed = pl.DataFrame({KEY: codes, TIME: time, ROWS: np.ones(len(time), dtype=np.int64)})
-        return Partials(distinct, pl.concat([placed, self.states(rows, time), own], how="horizontal"))
+        parts = [placed, own] if extra is None else [placed, extra, own]
+        return Partials(distinct, pl.concat(parts, how="horizontal"))
 
-    def rows_of(self, state: BucketState, arrival: Arrival, chosen: np.ndarray) -> pa.Table:
+    def rows_behind(self, arrival: Arrival, state: BucketState, chosen: np.ndarray) -> pa.Table:
+        """The rows that the chosen states are, as they came."""
         rows = blobs.to_arrow(self.restored(arrival.states.filter(pl.Series(chosen))))
         by_key = state.known_keys.take(rows.column(KEY))
-        own_keys = {
-            own: by_key.column(known) for own, known in zip(self.keys, self.known_keys, strict=True)
-        }
-        return in_schema(self.row_schema, columns_of(rows) | own_keys | self.times(rows))
-
-    def places_of(self, arrival: Arrival, chosen: np.ndarray) -> np.ndarray:
-        return np.flatnonzero(chosen)
-
-    def times(self, rows: pa.Table) -> dict[str, pa.Array]:
-        return {self.time: rows.column(TIME)}
+        pairs = zip(self.columns.keys, self.known_keys, strict=True)
+        own_keys = {own: by_key.column(known) for own, known in pairs}
+        return in_schema(self.schema, columns_of(rows) | own_keys | self.times(rows))
 
     def restored(self, states: pl.DataFrame) -> pl.DataFrame:
         """Rows with their own columns under their own names."""
         own = [pl.col(OWN + name).alias(name) for name in self.own]
         return states.select(KEY, TIME, *own)
 
+    def times(self, rows: pa.Table) -> dict[str, pa.Array]:
+        return {self.time: rows.column(TIME)}
 
-class RowKernel(RowInput, KeyedKernel):
-    """A kernel whose state is rows; each leaves when its time has come."""
-
-    #: The rows that wait, by their times.
-    table: RowTable
-
-    def __init__(self, plan: Emit | Reorder | Dedupe | Admit) -> None:
-        super().__init__(plan)
-        self.judges = not plan.feed.watermark_triggered
-
-    def in_time(self, turn: Turn) -> pl.DataFrame | None:
-        """What came, in that order, without what came too late and is not moved to now."""
-        came = self.in_order(turn)
-        if came is None or turn.watermark is None or not self.judges:
-            return came
-        time = came[TIME].to_numpy()
-        turn.out.counts[LATE_AT_WATERMARK] += int((time == turn.watermark).sum())
-        return self.without_late(turn, came, time <= turn.watermark)
-
-    def in_order(self, turn: Turn) -> pl.DataFrame | None:
-        """What came, in that order."""
-        parts = [arrival.states for arrival in turn.arrivals if len(arrival.states)]
-        if len(parts) <= 1:
-            return parts[0] if parts else None
-        return pl.concat(parts)[np.argsort(np.concatenate(_side_by_side(turn.arrivals)), kind="stable")]
-
-    def without_late(self, turn: Turn, came: pl.DataFrame, late: np.ndarray) -> pl.DataFrame | None:
-        """Rows in their order without the late ones, but for those that are moved to now."""
-        if not late.any():
-            return came
-        assert turn.watermark is not None
-        moved = late & self.router.moves(came[TIME].to_numpy(), turn.watermark)
-        places = np.concatenate([np.flatnonzero(~late), np.flatnonzero(moved)])
-        kept = pl.concat(self.part_late(replace(turn, arrivals=[Arrival(came, 0)]), [late]))
-        return kept[np.argsort(places)] if len(kept) else None
-
-    def forget(self, turn: Turn, oldest: int) -> None:
-        """Drop what lies wholly before a time, and say how much is left."""
-        turn.out.gauges["buffer_size"] = self.table.drop_below(turn.state, oldest)
+    def column(self, name: str, known_keys: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
+        """A column of rows as they travel, beside their keys."""
+        if name in self.columns.keys:
+            return known_keys.column(self.known_keys[self.columns.keys.index(name)])
+        return rows.column(TIME if name == self.time else OWN + name)
 
 
-def _side_by_side(arrivals: Sequence[Arrival]) -> list[np.ndarray]:
-    """When the rows of each message arrived, between 0 and 1: those of several senders together.
+def row_input(
+    plan: Input,
+    layout: RowLayout,
+    preaggregate: PreAggregate | None = None,
+    name: str = PARTIALS,
+    counted_as: str | None = None,
+) -> KeyedInput:
+    """An input whose states are rows in a layout; `preaggregate` may add to them."""
+    return KeyedInput(
+        plan,
+        preaggregate or layout,
+        name,
+        rows_behind=layout.rows_behind,
+        counted_as=counted_as,
+    )
+
+
+def in_time(input: KeyedInput, context: StepContext, arrivals: Sequence[Arrival]) -> pl.DataFrame | None:
+    """The rows that arrived, in that order, without late ones that are not moved to the watermark."""
+    came = in_arrival_order(arrivals)
+    if came is None or context.watermark is None or not input.enforces_lateness:
+        return came
+    time = came[TIME].to_numpy()
+    context.outcome.counts[LATE_AT_WATERMARK] += int((time == context.watermark).sum())
+    return without_late(input, context, came, time <= context.watermark)
+
+
+def without_late(
+    input: KeyedInput, context: StepContext, came: pl.DataFrame, late: np.ndarray
+) -> pl.DataFrame | None:
+    """Rows in their order without the late ones, except for those that are moved to the watermark."""
+    if not late.any():
+        return came
+    assert context.watermark is not None
+    moved = late & input.router.moves(came[TIME].to_numpy(), context.watermark)
+    positions = np.concatenate([np.flatnonzero(~late), np.flatnonzero(moved)])
+    kept = pl.concat(input.route_late(context, [Arrival(came, 0)], [late]))
+    return kept[np.argsort(positions)] if len(kept) else None
+
+
+def in_arrival_order(arrivals: Sequence[Arrival]) -> pl.DataFrame | None:
+    """The rows of all messages in the order they arrived."""
+    parts = [arrival.states for arrival in arrivals if len(arrival.states)]
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return pl.concat(parts)[np.argsort(np.concatenate(_arrival_times(arrivals)), kind="stable")]
+
+
+def _arrival_times(arrivals: Sequence[Arrival]) -> list[np.ndarray]:
+    """When the rows of each message arrived, between 0 and 1; several senders send at the same time.
 
     Senders are partitions, which are read next to each other. One after the other would send the
     time back to its beginning for each of them.
@@ -133,9 +156,67 @@ def _side_by_side(arrivals: Sequence[Arrival]) -> list[np.ndarray]:
     total, before = Counter[int](), Counter[int]()
     for arrival in arrivals:
         total[arrival.sender] += len(arrival.states)
-    places = []
+    times = []
     for arrival in arrivals:
         here = before[arrival.sender] + np.arange(len(arrival.states)) + 0.5
-        places.append(here / max(1, total[arrival.sender]))
+        times.append(here / max(1, total[arrival.sender]))
         before[arrival.sender] += len(arrival.states)
-    return places
+    return times
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """Rows that a bucket keeps, in pages by the time in the column `position`."""
+
+    name: str
+    position: str
+    #: How many positions a page covers.
+    width: int = LAST_POSITION
+    #: What has more rows than this is not compacted any more.
+    most: int = LAST_POSITION
+
+    def keep(self, state: BucketState, rows: pl.DataFrame, oldest: int) -> None:
+        """Store rows. Compaction leaves out those before `oldest`."""
+        current = pl.col(self.position) >= oldest
+        state.append(self.name, rows, self.position, self.width)
+        state.compact(
+            self.name,
+            lambda pages: pl.concat(pages).filter(current),
+            self.position,
+            self.width,
+            self.most,
+        )
+
+    def pages(
+        self, state: BucketState, low: int = FIRST_POSITION, high: int = LAST_POSITION
+    ) -> list[pl.DataFrame]:
+        """Pages that have any rows between these times, both included, in the order they came."""
+        return state.load(self.name, low, high)
+
+    def between(self, state: BucketState, low: int, high: int) -> pl.DataFrame | None:
+        """The rows between these times, both included, in the order they came."""
+        inside = pl.col(self.position).is_between(low, high)
+        found = [part for page in self.pages(state, low, high) if len(part := page.filter(inside))]
+        return pl.concat(found) if found else None
+
+    def drop_below(self, state: BucketState, oldest: int) -> int:
+        """Drop pages that lie wholly before a time; the number of rows from it on."""
+        state.drop_below(self.name, oldest)
+        pages = state.pages(self.name)
+        mixed = state.read([page for page in pages if page.low < oldest])
+        left = sum(int((page[self.position] >= oldest).sum()) for page in mixed)
+        return left + sum(page.rows for page in pages if page.low >= oldest)
+
+    def expire(self, context: StepContext, oldest: int) -> None:
+        """Drop pages that lie wholly before a time, and say how many rows are left."""
+        context.outcome.gauges["buffer_size"] = self.drop_below(context.state, oldest)
+
+    def next_after(self, state: BucketState, time: int) -> int | None:
+        """The earliest time of a row after this one."""
+        later = (page[self.position].to_numpy() for page in self.pages(state, low=time + 1))
+        found = (int(times[times > time].min()) for times in later if (times > time).any())
+        return min(found, default=None)
+
+    def last_of_a_page(self, state: BucketState) -> int | None:
+        """The last time in the page that ends first."""
+        return min((page.high for page in state.pages(self.name)), default=None)

@@ -1,4 +1,4 @@
-"""SessionMerge: what came, joined with the live sessions of the same keys."""
+"""SessionMerge: which intervals of a key touch, and what arrives merged with the live sessions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,61 @@ import numpy as np
 import polars as pl
 
 from tidegate.operators.late import Bounds, ClosedWindows
+from tidegate.operators.ranges import running
 from tidegate.operators.session_store import END, START, SessionStore
 from tidegate.operators.state import KEY
-from tidegate.operators.sweep import Sweep, sweep
+from tidegate.operators.timeline import Timeline
 
 #: The number of a session in a sweep.
 NUMBER = "__tidegate_number"
 
 
 @dataclass(frozen=True)
-class Joined:
-    """Live sessions, and behind them what came, swept together."""
+class Sweep:
+    """Intervals merged into sessions; sessions are numbered, and each has its key and its bounds."""
+
+    #: The session of each interval.
+    number: np.ndarray
+    key: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def holds(self, intervals: slice) -> np.ndarray:
+        """Does a session hold any of these intervals?"""
+        held = np.zeros(len(self), dtype=bool)
+        held[self.number[intervals]] = True
+        return held
+
+
+def sweep(key: np.ndarray, start: np.ndarray, end: np.ndarray, max_length: int | None) -> Sweep:
+    """Merge intervals `[start, end]` of one key that touch.
+
+    In the order of their starts an interval begins a session if it lies beyond the furthest end so
+    far. With a maximum length, those that start in different multiples of it are never merged.
+    """
+    order = np.argsort(Timeline(key, start).word) if len(key) else np.empty(0, dtype=np.int64)
+    key, start, end = key[order], start[order], end[order]
+    apart = np.diff(key) != 0
+    if max_length:
+        apart |= np.diff(start // max_length) != 0
+    furthest = end
+    if ((np.diff(end) < 0) & ~apart).any():  # never with one gap for all rows
+        furthest = running(end, np.concatenate([[0], np.cumsum(apart)]), np.maximum)
+    begins = np.ones(len(key), dtype=bool)
+    begins[1:] = apart | (start[1:] > furthest[:-1])
+    first = np.flatnonzero(begins)
+    number = np.empty(len(key), dtype=np.int32)
+    number[order] = np.cumsum(begins, dtype=np.int32) - 1
+    ends = np.maximum.reduceat(end, first) if len(first) else end
+    return Sweep(number, key[first], start[first], ends)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Live sessions, and behind them the states that arrived, swept together."""
 
     states: pl.DataFrame
     live_count: int
@@ -27,20 +71,20 @@ class Joined:
 
     @property
     def touched(self) -> np.ndarray:
-        """Which sessions hold something that came?"""
+        """Which sessions hold something that arrived?"""
         return self.swept.holds(slice(self.live_count, None))
 
     def too_late(self, horizon: int) -> np.ndarray:
-        """Which of the states are in a session without a live one in it that would be closed?"""
+        """Which states are in a session that would be closed and has no live session in it?"""
         has_live = self.swept.holds(slice(None, self.live_count))
         return (~has_live & (self.swept.end <= horizon))[self.swept.number]
 
     def bounds_of(self, parts: Sequence[pl.DataFrame]) -> ClosedWindows:
-        """The sessions that states of what came, given in its parts, are in."""
+        """The bounds of the sessions that arriving states, given in their parts, are in."""
         numbers = np.split(self.swept.number[self.live_count :], ends_of_parts(parts))
 
-        def bounds(part: int, places: np.ndarray) -> Bounds:
-            number = numbers[part][places]
+        def bounds(part: int, positions: np.ndarray) -> Bounds:
+            number = numbers[part][positions]
             return self.swept.start[number], self.swept.end[number]
 
         return bounds
@@ -55,26 +99,26 @@ class Joined:
         return grown if len(grown) else None
 
 
-def join_live(
+def merge_live(
     store: SessionStore, parts: Sequence[pl.DataFrame], horizon: int, max_length: int | None
-) -> Joined | None:
-    """Join what came, each from `START` to `END`, with the live sessions that it touches."""
+) -> Merged | None:
+    """Merge states, each from `START` to `END`, with the live sessions that they touch."""
     if not any(map(len, parts)):
         return None
     came = pl.concat(parts)
     live = store.of_keys(came[KEY].to_numpy(), after=horizon)
     together = came if live is None else pl.concat([live, came], how="diagonal")
     key, start, end = (together[name].to_numpy() for name in (KEY, START, END))
-    return Joined(together, 0 if live is None else len(live), sweep(key, start, end, max_length))
+    return Merged(together, 0 if live is None else len(live), sweep(key, start, end, max_length))
 
 
 def ends_of_parts(parts: Sequence[pl.DataFrame]) -> np.ndarray:
-    """Where one part ends and the next begins, once they lie behind each other."""
+    """Where one part ends and the next begins, once they are concatenated."""
     return np.cumsum([len(part) for part in parts])[:-1]
 
 
 def ends_of(time: np.ndarray, gap: int | np.ndarray, longest: int | None) -> np.ndarray:
-    """How far each row reaches."""
+    """The end of the session of each row alone."""
     end = time + gap
     return end if longest is None else np.minimum(end, (time // longest + 1) * longest)
 

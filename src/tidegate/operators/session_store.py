@@ -1,13 +1,12 @@
 """SessionStore: the live sessions of a bucket, as entries of which the latest counts.
 
-A batch appends entries for the sessions it changed; it rewrites nothing else, but for merging pages
-now and then. It looks through the keys and ends of all entries, which a worker remembers (one that
-does not reads every page once), and at the rest of an entry only where the batch touches it.
+A batch appends entries for the sessions it changed. It rewrites nothing else, except when pages are
+compacted. It looks through the keys and ends of all entries, which a worker remembers (a new one reads
+every page once), and at the rest of an entry only where the batch touches it.
 
-An entry is known by key and start, or whatever tells sessions apart; a session that another absorbed
-gets an entry that says so.
-Entries need no clearing when sessions close: one that ended before the horizon is over, and so is
-every earlier entry for it, because sessions only grow.
+An entry is identified by key and start, or by whatever tells sessions apart. A session that another
+absorbed gets an entry that says so. Entries need no clearing when sessions close: one that ended before
+the horizon is over, and so is every earlier entry for it, because sessions only grow.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class SessionStore:
         found = None if found is None else found.filter(condition)
         return found if found is not None and len(found) else None
 
-    def put(self, sessions: pl.DataFrame, replaced: pl.DataFrame | None) -> None:
-        """Keep sessions as they are now; those they grew out of are no more."""
+    def upsert(self, sessions: pl.DataFrame, replaced: pl.DataFrame | None) -> None:
+        """Keep sessions as they are now; the sessions they grew out of are gone."""
         entries = sessions.with_columns(pl.lit(False).alias(_GONE))
         if replaced is not None:
             absorbed = replaced.select(*self.identity, END).join(
@@ -59,8 +58,8 @@ class SessionStore:
         self.state.append(self.table, entries, END)
 
     def remove(self, sessions: pl.DataFrame) -> None:
-        """Keep sessions no longer."""
-        self.put(sessions.clear(), sessions)
+        """Evict sessions."""
+        self.upsert(sessions.clear(), sessions)
 
     def all(self) -> pl.DataFrame | None:
         """Every session that is kept, closed or not."""
@@ -72,12 +71,12 @@ class SessionStore:
         return current if current is not None and len(current) else None
 
     def replace(self, sessions: pl.DataFrame | None) -> None:
-        """Keep these and no others, nor what was noted of others."""
+        """Keep these sessions and no others."""
         entries = None if sessions is None else sessions.with_columns(pl.lit(False).alias(_GONE))
         self.state.replace(self.table, entries, END)
 
-    def forget(self, horizon: int) -> None:
-        """Drop what ended up to the horizon, and merge pages that have piled up."""
+    def expire(self, horizon: int) -> None:
+        """Drop what ended up to the horizon, and compact pages."""
 
         def merge(pages: list[pl.DataFrame]) -> pl.DataFrame:
             entries = latest([page.filter(pl.col(END) > horizon) for page in pages], self.identity)

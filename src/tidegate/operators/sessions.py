@@ -1,72 +1,56 @@
 """Sessions: SessionPreAggregate → SessionMerge → SessionEmit.
 
-Pack joins the rows of a chunk into small sessions; the step joins those with the live sessions of
-their keys by the same sweep. Whether rows are late shows only after that.
+Pack merges the rows of a chunk into small sessions; the step merges those with the live sessions of
+their keys by the same sweep. Only after that is it known whether rows are late.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators import blobs, keys
-from tidegate.operators.accumulators import TIME
-from tidegate.operators.keyed import ROWS, Partials, Turn
-from tidegate.operators.late import instants
+from tidegate.operators import blobs
+from tidegate.operators.accumulators import TIME, Accumulators
+from tidegate.operators.kernel import KeyedKernel, StepContext
+from tidegate.operators.keyed import ROWS, Arrival, Fault, KeyColumns, KeyedInput, Partials
+from tidegate.operators.late import AllowedLatenessTracker, window_times
 from tidegate.operators.session_emit import Changed, carried, session_emit
 from tidegate.operators.session_merge import (
     NUMBER,
-    Joined,
+    Merged,
     bounded,
     ends_of,
     ends_of_parts,
-    join_live,
+    merge_live,
+    sweep,
 )
 from tidegate.operators.session_store import END, START, SessionStore
-from tidegate.operators.sweep import sweep
-from tidegate.operators.windowed import WindowKernel
 from tidegate.plan.time import LONGEST
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Session
 
 
-class SessionKernel(WindowKernel):
-    """Sessions that grow and merge across micro-batches."""
+@dataclass(frozen=True)
+class SessionPreAggregate:
+    """A partial state for each key and run of rows that belong together."""
 
-    def __init__(self, plan: Emit) -> None:
-        super().__init__(plan)
-        window = plan.windowed.window
-        assert isinstance(window, Session)
-        self.window = window
-        self.emit = session_emit(plan.emission, self.accumulators)
-        if isinstance(window.gap, str):
-            self.faults += [
-                (f"gap {window.gap!r} is null", lambda rows: rows.column(window.gap).is_null()),
-                (f"gap {window.gap!r} is not positive", lambda rows: pc.less_equal(self._gap(rows), 0)),
-            ]
+    columns: KeyColumns
+    window: Session
+    accumulators: Accumulators
 
-    def stages(self) -> list[str]:
-        """The physical operators, in the order rows pass them."""
-        return [
-            f"SessionPreAggregate[{', '.join(self.keys) or 'global'}]",
-            f"SessionMerge[late={self.router.policy}]",
-            f"SessionEmit[{self.emission}]",
-        ]
-
-    # -- pack ---------------------------------------------------------------------------------
-
-    def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
-        """A partial state for each key and run of rows that belong together."""
-        distinct, codes = keys.encode(self.key_table(rows))
-        time = instants(rows, self.time)
+    def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        distinct, codes = self.columns.encode(rows)
+        time = self.columns.times(rows)
         gap, longest = self.window.gap, self.window.max_length
         # A row's own gap has no bound, and what lies past the end of time is lost.
-        reach = np.minimum(np.asarray(self._gap(rows)), LONGEST) if isinstance(gap, str) else gap
-        swept = sweep(codes, time, ends_of(time, reach, longest), longest)
+        own = np.minimum(np.asarray(_gaps(rows, gap)), LONGEST) if isinstance(gap, str) else gap
+        swept = sweep(codes, time, ends_of(time, own, longest), longest)
         coded = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(NUMBER, swept.number), pl.Series(TIME, time)
         )
@@ -75,41 +59,78 @@ class SessionKernel(WindowKernel):
         states = bounded(states, swept).drop(NUMBER)
         return Partials(distinct, states, swept.number if owners else None)
 
-    def _gap(self, rows: pa.Table) -> pa.ChunkedArray:
-        return rows.column(self.window.gap).cast(pa.duration("us")).cast(pa.int64())
 
-    # -- step ---------------------------------------------------------------------------------
+def _gaps(rows: pa.Table, column: str) -> pa.ChunkedArray:
+    """Each row's own gap, in microseconds."""
+    return rows.column(column).cast(pa.duration("us")).cast(pa.int64())
 
-    def advance(self, turn: Turn) -> int | None:
-        was, horizon = (self.lateness.horizon(time) for time in (turn.was, turn.watermark))
-        store = SessionStore(turn.state)
-        self.emit.close(store, was, horizon, turn.now, turn.put)
-        changed = self._take_in(store, turn, horizon)
-        self.emit.take_in(store, changed, horizon, turn.now, turn.put)
-        store.forget(horizon)
-        due = self.emit.next_due(store, horizon)
+
+def _gap_faults(gap: int | str) -> list[Fault]:
+    if not isinstance(gap, str):
+        return []
+    return [
+        (f"gap {gap!r} is null", lambda rows: rows.column(gap).is_null()),
+        (f"gap {gap!r} is not positive", lambda rows: pc.less_equal(_gaps(rows, gap), 0)),
+    ]
+
+
+class SessionKernel(KeyedKernel):
+    """Sessions that grow and merge across micro-batches."""
+
+    def __init__(self, plan: Emit) -> None:
+        [input] = plan.inputs
+        self.columns = KeyColumns.of(input)
+        window = plan.windowed.window
+        assert isinstance(window, Session)
+        self.emission = plan.emission
+        self.window = window
+        self.accumulators = Accumulators(plan.input.aggregates)
+        self.lateness = AllowedLatenessTracker(input.lateness)
+        self.emitter = session_emit(plan.emission, self.accumulators)
+        preaggregate = SessionPreAggregate(self.columns, window, self.accumulators)
+        super().__init__(plan, KeyedInput(input, preaggregate, invalid=_gap_faults(window.gap)))
+
+    def physical_operators(self) -> list[str]:
+        return [
+            f"SessionPreAggregate[{self.columns}]",
+            f"SessionMerge[late={self.input.router.policy}]",
+            f"SessionEmit[{self.emission}]",
+        ]
+
+    def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
+        previous = self.lateness.horizon(context.previous_watermark)
+        horizon = self.lateness.horizon(context.watermark)
+        store = SessionStore(context.state)
+        self.emitter.close(store, previous, horizon, context.now, context.emit)
+        changed = self._ingest(store, context, arrivals, horizon)
+        self.emitter.ingest(store, changed, horizon, context.now, context.emit)
+        store.expire(horizon)
+        due = self.emitter.next_due(store, horizon)
         return None if due is None else self.lateness.closes_at(due)
 
-    def bounds(self, results: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        return results.column(START).to_numpy(), results.column(END).to_numpy()
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        return window_times(results.column(START).to_numpy(), results.column(END).to_numpy())
 
-    def _take_in(self, store: SessionStore, turn: Turn, horizon: int) -> Changed | None:
-        """Join what came with the live sessions it touches; what would be closed then is late."""
-        parts, longest = [arrival.states for arrival in turn.arrivals], self.window.max_length
-        joined = join_live(store, parts, horizon, longest)
-        if joined is None or turn.watermark is None:
-            return self._merge(joined)
-        too_late = joined.too_late(horizon)
+    def _ingest(
+        self, store: SessionStore, context: StepContext, arrivals: Sequence[Arrival], horizon: int
+    ) -> Changed | None:
+        """Merge what arrived with the live sessions it touches. If the result is closed, it is late."""
+        parts, longest = [arrival.states for arrival in arrivals], self.window.max_length
+        merged = merge_live(store, parts, horizon, longest)
+        if merged is None or context.watermark is None:
+            return self._changed(merged)
+        too_late = merged.too_late(horizon)
         if too_late.any():
-            too_late, closed = too_late[joined.live_count :], joined.bounds_of(parts)
-            parts = self.part_late(turn, np.split(too_late, ends_of_parts(parts)), closed)
-            joined = join_live(store, parts, horizon, longest)
-        return self._merge(joined)
+            too_late, closed = too_late[merged.live_count :], merged.bounds_of(parts)
+            split = np.split(too_late, ends_of_parts(parts))
+            parts = self.input.route_late(context, arrivals, split, closed)
+            merged = merge_live(store, parts, horizon, longest)
+        return self._changed(merged)
 
-    def _merge(self, joined: Joined | None) -> Changed | None:
+    def _changed(self, merged: Merged | None) -> Changed | None:
         """The sessions that got something new, and the live ones that went into them."""
-        if joined is None:
+        if merged is None:
             return None
-        pieces = joined.numbered().filter(pl.Series(joined.touched[joined.swept.number]))
-        merged = self.accumulators.merge(pieces, [NUMBER], *carried(pieces))
-        return Changed(bounded(merged, joined.swept), joined.replaced())
+        pieces = merged.numbered().filter(pl.Series(merged.touched[merged.swept.number]))
+        states = self.accumulators.merge(pieces, [NUMBER], *carried(pieces))
+        return Changed(bounded(states, merged.swept), merged.replaced())

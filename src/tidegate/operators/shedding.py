@@ -1,7 +1,7 @@
-"""Load shedding: how much load there is, what share of rows must go, and which ones.
+"""Load shedding: how high the load is, which share of rows is shed, and which rows.
 
-Which rows go is a hash of the row and the batch, and the share is decided once a batch: a batch that
-is replayed sheds the same rows.
+A hash of the row and the batch decides which rows are shed, and the share is decided once a batch: a
+batch that is replayed sheds the same rows.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tidegate.plan.steps import Policy
 #: Each part of the score: its weight, and the value at which it counts in full.
 PARTS = {"cpu": (0.35, 0.8), "memory": (0.35, 0.85), "queue": (0.2, 10_000.0), "latency": (0.1, 0.5)}
 
-#: From this score on rows go.
+#: Above this score rows are shed.
 OVERLOAD = 0.7
 
-#: Scores that differ by more over three batches rise or fall.
+#: The load rises or falls if scores differ by more than this over three batches.
 _TREND = 0.05
 _RISING, _FALLING = 1.2, 0.8
 _SMOOTHING = 0.1
 _MOST = 0.95
 
-#: What share of the probability rows of a priority have; others have that of `medium`.
+#: The factor on the probability for each priority; rows of an unknown one count as `medium`.
 PRIORITIES = {"low": 1.0, "medium": 0.6, "high": 0.3, "critical": 0.0}
 
 
 @dataclass(frozen=True)
 class Load:
-    """What was measured: shares of CPU and memory, rows that wait, and seconds that a batch took."""
+    """The measured load: shares of CPU and memory, pending rows, and seconds that a batch took."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -43,14 +43,14 @@ class Load:
     latency: float = 0.0
 
     def parts(self) -> dict[str, float]:
-        """What each measure adds to the score."""
+        """How much each measure adds to the score."""
         measured = asdict(self)
         return {name: weight * min(1.0, measured[name] / full) for name, (weight, full) in PARTS.items()}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a batch is told: the score with its parts, and the probability that a row goes."""
+    """The decision for a batch: the score with its parts, and the probability that a row is shed."""
 
     batch: int
     score: float = 0.0
@@ -72,11 +72,11 @@ class LoadCoordinator:
     policy: Policy = "strict"
     scores: tuple[float, ...] = ()
     smoothed: float = 0.0
-    #: On the last two batches: the one that comes, and the one that may have to come again.
+    #: For the last two batches: the next one, and the one that may be replayed.
     decisions: tuple[Decision, ...] = ()
 
     def decide(self, batch: int, load: Load) -> Decision:
-        """What to do with a batch; one that was decided on keeps its decision."""
+        """The decision for a batch; a batch that has one keeps it."""
         decided = self.on(batch)
         if decided is None:
             decided = Decision(batch) if self.policy == "bypass" else self._decision(batch, load)
@@ -84,21 +84,21 @@ class LoadCoordinator:
         return decided
 
     def on(self, batch: int) -> Decision | None:
-        """What was decided on a batch, if it is one of the last."""
+        """The decision for a batch, if it is one of the last two."""
         return next((one for one in self.decisions if one.batch == batch), None)
 
     def note(self) -> dict[str, Any]:
-        """All there is to know, as plain values."""
+        """The whole state, as plain values."""
         return asdict(self)
 
     @classmethod
     def from_note(cls, note: dict[str, Any]) -> LoadCoordinator:
-        """The coordinator that wrote the note."""
+        """The coordinator whose state was written down."""
         decisions = tuple(Decision(**one) for one in note["decisions"])
         return cls(note["policy"], tuple(note["scores"]), note["smoothed"], decisions)
 
     def metrics(self) -> dict[str, float]:
-        """The last score, its parts, and what came of it."""
+        """The last score, its parts, and the decision."""
         if not self.decisions:
             return {}
         last = self.decisions[-1]
@@ -134,7 +134,7 @@ def _trend(scores: tuple[float, ...]) -> float:
 
 
 def shed(rows: pa.Table, decision: Decision, priority: str | None = None) -> np.ndarray:
-    """Which rows of a batch go; `priority` is the column that says how much they matter."""
+    """Which rows of a batch are shed; `priority` is the column that says how important they are."""
     if not decision.probability:
         return np.zeros(rows.num_rows, dtype=bool)
     hashed = [field.name for field in rows.schema if is_key_type(field.type)]
@@ -145,6 +145,6 @@ def shed(rows: pa.Table, decision: Decision, priority: str | None = None) -> np.
 
 
 def _shares(priorities: pa.ChunkedArray) -> np.ndarray:
-    place = pc.index_in(pc.utf8_lower(priorities), pa.array(PRIORITIES))
+    position = pc.index_in(pc.utf8_lower(priorities), pa.array(PRIORITIES))
     unknown = list(PRIORITIES).index("medium")
-    return np.array(list(PRIORITIES.values()))[place.fill_null(unknown).to_numpy()]
+    return np.array(list(PRIORITIES.values()))[position.fill_null(unknown).to_numpy()]

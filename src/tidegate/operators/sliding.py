@@ -7,6 +7,10 @@ count that arrived before the row itself: see `arrived`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -14,82 +18,102 @@ import pyarrow as pa
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.arrived import arrived_before
-from tidegate.operators.keyed import Turn
-from tidegate.operators.late import NEVER
-from tidegate.operators.row_table import RowTable
-from tidegate.operators.rows import RowKernel
+from tidegate.operators.kernel import KeyedKernel, StepContext
+from tidegate.operators.keyed import Arrival, Partials
+from tidegate.operators.rows import RowLayout, RowTable, in_time, row_input
 from tidegate.operators.state import KEY, BucketState
 from tidegate.operators.timeline import Timeline
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
 
-_TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_place"
+_TRIGGER, _ROW = "__tidegate_trigger", "__tidegate_row_number"
 
 
-class SlidingKernel(RowKernel):
-    """One result for each row that meets the condition, over the rows around it."""
+@dataclass(frozen=True)
+class SlidingPreAggregate:
+    """Rows as they are, each with the partial state of itself, and whether it meets the condition."""
 
-    def __init__(self, plan: Emit) -> None:
-        super().__init__(plan)
-        window = plan.windowed.window
-        assert isinstance(window, Sliding)
-        self.window = window
-        self.accumulators = Accumulators(plan.input.aggregates)
-        self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))
+    layout: RowLayout
+    window: Sliding
+    accumulators: Accumulators
 
-    def stages(self) -> list[str]:
-        return [
-            f"SlidingWindow[{', '.join(self.keys) or 'global'}, {self.window}, "
-            f"late={self.router.policy}, fused with the aggregates]"
-        ]
-
-    def states(self, rows: pa.Table, time: np.ndarray) -> pl.DataFrame:
+    def __call__(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
+        time = self.layout.columns.times(rows)
         # Groups of one row each: that their numbers are in order makes it eight times as fast.
         number = pl.Series(_ROW, np.arange(len(time))).set_sorted()
         numbered = blobs.to_polars(rows.select(self.accumulators.columns)).with_columns(
             pl.Series(TIME, time), number
         )
         states = self.accumulators.partial(numbered, [_ROW]).sort(_ROW).drop(_ROW)
-        if self.window.when is None:
-            return states
-        meets = pl.sql_expr(self.window.when).fill_null(False).alias(_TRIGGER)
-        judged = blobs.to_polars(rows.select(self.row_schema.names)).with_columns(meets)
-        return states.with_columns(judged[_TRIGGER])
+        if self.window.when is not None:
+            states = states.with_columns(self._triggers(rows))
+        return self.layout.states(rows, self.layout.key_table(rows), states)
 
-    def advance(self, turn: Turn) -> int | None:
-        was, now = (NEVER if time is None else time for time in (turn.was, turn.watermark))
-        state, ahead = turn.state, self.window.reach
+    def _triggers(self, rows: pa.Table) -> pl.Series:
+        assert self.window.when is not None
+        meets = pl.sql_expr(self.window.when).fill_null(False).alias(_TRIGGER)
+        columns = rows.select(self.layout.schema.names)
+        return blobs.to_polars(columns).with_columns(meets)[_TRIGGER]
+
+
+class SlidingKernel(KeyedKernel):
+    """One result for each row that meets the condition, over the rows around it."""
+
+    def __init__(self, plan: Emit) -> None:
+        [input] = plan.inputs
+        window = plan.windowed.window
+        assert isinstance(window, Sliding)
+        self.window = window
+        self.layout = RowLayout.of(input)
+        self.accumulators = Accumulators(plan.input.aggregates)
+        self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))
+        preaggregate = SlidingPreAggregate(self.layout, window, self.accumulators)
+        super().__init__(plan, row_input(input, self.layout, preaggregate))
+
+    def physical_operators(self) -> list[str]:
+        return [
+            f"SlidingWindow[{self.layout.columns}, {self.window}, "
+            f"late={self.input.router.policy}, fused with the aggregates]"
+        ]
+
+    def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
+        previous, now = context.watermarks
+        state, ahead = context.state, self.window.reach
         # A row that the late policy moves to the watermark looks back from there.
         oldest = now - ahead - self.window.lookback
         if self.window.lookahead is not None:
-            turn.put(self._complete(state, self.table.between(state, was - ahead + 1, now - ahead)))
-        fresh = self.in_time(turn)
+            due = self.table.between(state, previous - ahead + 1, now - ahead)
+            context.emit(self._complete(state, due))
+        fresh = in_time(self.input, context, arrivals)
         if fresh is not None and self.window.lookahead is None:
-            turn.put(self._arrived(state, fresh))
+            context.emit(self._arrived(state, fresh))
             self.table.keep(state, fresh.select(self._content(fresh)), oldest)
         elif fresh is not None:
             self.table.keep(state, fresh, oldest)
             # What the late policy moved to the watermark may be due at once.
-            turn.put(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
-        self.forget(turn, oldest)
+            context.emit(self._complete(state, fresh.filter(pl.col(TIME) <= now - ahead)))
+        self.table.expire(context, oldest)
         return self._due(state, now)
 
+    def times(self, results: pa.Table) -> dict[str, pa.Array]:
+        return self.layout.times(results)
+
     def _due(self, state: BucketState, now: int) -> int | None:
-        """When the next result is complete, or the first page can go."""
+        """When the next result is complete, or the first page can be dropped."""
         last = self.table.last_of_a_page(state)
         if last is None:
             return None
-        gone = last + self.window.reach + self.window.lookback + 1
+        over = last + self.window.reach + self.window.lookback + 1
         if self.window.lookahead is None:
-            return gone
-        waiting = self.table.next_after(state, now - self.window.reach)
-        return gone if waiting is None else min(gone, waiting + self.window.reach)
+            return over
+        pending = self.table.next_after(state, now - self.window.reach)
+        return over if pending is None else min(over, pending + self.window.reach)
 
     # -- results ------------------------------------------------------------------------------
 
     def _complete(self, state: BucketState, rows: pl.DataFrame | None) -> pl.DataFrame:
         """The results of rows whose ranges are complete, in the order of time."""
-        triggers = None if rows is None else self.restored(self._triggers(rows))
+        triggers = None if rows is None else self.layout.restored(self._triggers(rows))
         if triggers is None or not len(triggers):
             return pl.DataFrame()
         triggers = triggers.sort(TIME, maintain_order=True)
@@ -124,7 +148,7 @@ class SlidingKernel(RowKernel):
         merged = self.accumulators.merge_pieces(content, rows, pieces)
         as_they_came = np.empty(len(fresh), dtype=np.int64)
         as_they_came[rows - known] = np.arange(len(rows))
-        triggers = self.restored(self._triggers(fresh))
+        triggers = self.layout.restored(self._triggers(fresh))
         return self._results(triggers, merged[as_they_came[asks[known:]]])
 
     def _around(self, state: BucketState, key: np.ndarray, low: int, high: int) -> list[pl.DataFrame]:

@@ -115,7 +115,7 @@ def _order(keys: pa.Table, rows: int) -> pa.Array:
     """The rows in the order of their keys, null behind all values."""
     if not keys.num_columns:
         return pa.array(range(rows), pa.int64())
-    by = [(f"k{place}", "ascending") for place in range(keys.num_columns)]
+    by = [(f"k{index}", "ascending") for index in range(keys.num_columns)]
     named = keys.rename_columns([name for name, _ in by])
     return pc.sort_indices(named, sort_keys=by)
 

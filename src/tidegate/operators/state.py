@@ -1,11 +1,11 @@
-"""A bucket's state: immutable pages of columns, and a directory that knows them.
+"""A bucket's state: immutable pages of columns, and a manifest that lists them.
 
 Pages are written once and never changed, so a copy kept in the worker's memory is right whenever
-the directory still lists its id. Ids carry a random part: a page of an attempt that failed is
+the manifest still lists its id. Ids carry a random part: a page of an attempt that failed is
 never mistaken for the one that was committed.
 
 A batch only writes what it brought (a small page per time range) and reads what falls due. The
-newest pages are merged once there are many, but never a big one with a few small ones, so a row is
+newest pages are compacted once there are many, but never a big one with a few small ones, so a row is
 rewritten a logarithmic number of times. Order is kept: later pages overrule earlier ones.
 """
 
@@ -28,7 +28,7 @@ from tidegate.operators import blobs, keys
 
 #: The column of key codes.
 KEY = "__tidegate_key"
-_DIRECTORY = "directory"
+_MANIFEST = "manifest"
 
 #: Positions of rows lie between these.
 FIRST_POSITION, LAST_POSITION = -(1 << 62), 1 << 62
@@ -56,7 +56,7 @@ class MemoryPages(dict[str, bytes]):
 
 @dataclass(frozen=True)
 class Page:
-    """What the directory knows of a page: its table, its age, the positions it covers, its size."""
+    """What the manifest says of a page: its table, its age, the positions it covers, its size."""
 
     id: str
     table: str
@@ -68,7 +68,7 @@ class Page:
 
 
 @dataclass
-class Directory:
+class Manifest:
     """The entry point of a bucket's state."""
 
     plan: str
@@ -82,7 +82,7 @@ class Directory:
         return bytes([blobs.VERSION]) + json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Directory:
+    def from_bytes(cls, data: bytes) -> Manifest:
         blobs.check_version(data)
         fields = json.loads(data[1:])
         return cls(**{**fields, "pages": [Page(**page) for page in fields["pages"]]})
@@ -101,7 +101,7 @@ class Resident:
 
 
 class ResidentBuckets:
-    """The buckets a worker process remembers, the longest unused ones forgotten first."""
+    """The buckets a worker process remembers; the least recently used ones are evicted first."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -123,18 +123,18 @@ RESIDENT = ResidentBuckets(max_bytes=512 << 20)
 
 
 class BucketState:
-    """One bucket's tables for the length of one micro-batch. `key` columns hold codes of `keys`.
+    """One bucket's tables during one micro-batch. The column `KEY` holds codes of the known keys.
 
-    A table may do without; its pages then are not read together with others.
+    A table may have no keys; its pages are then read apart from other tables' pages.
     """
 
     def __init__(self, store: PageStore, plan: str, resident: Resident | None = None) -> None:
         self._store = store
         self._resident = resident or Resident()
-        stored = store.get(_DIRECTORY)
+        stored = store.get(_MANIFEST)
         self._stored = stored is not None
-        self.directory = Directory.from_bytes(stored) if stored else Directory(plan)
-        if self.directory.plan != plan:
+        self.manifest = Manifest.from_bytes(stored) if stored else Manifest(plan)
+        if self.manifest.plan != plan:
             raise StateError(
                 "the checkpoint's state was written by another program: its keys, window, aggregates or "
                 "strategy are not those of this one, or the number of buckets is another; use a new "
@@ -145,14 +145,14 @@ class BucketState:
     @property
     def secret(self) -> bytes:
         """Random bytes that are the bucket's own for as long as it has pages."""
-        if self.directory.secret is None:
-            self.directory.secret = os.urandom(32).hex()
-        return bytes.fromhex(self.directory.secret)
+        if self.manifest.secret is None:
+            self.manifest.secret = os.urandom(32).hex()
+        return bytes.fromhex(self.manifest.secret)
 
     # -- keys -------------------------------------------------------------------------------
 
-    def recode(self, tables: list[tuple[pa.Table, pa.Table]]) -> list[pl.DataFrame]:
-        """Rows with the bucket's codes, from pairs of keys and rows with codes of their own."""
+    def remap_codes(self, tables: list[tuple[pa.Table, pa.Table]]) -> list[pl.DataFrame]:
+        """Rows with the bucket's codes, from pairs of keys and rows with codes of those keys."""
         if not tables:
             return []
         codes = self._resident.keys.codes_of([own for own, _ in tables])
@@ -169,7 +169,7 @@ class BucketState:
     # -- tables -----------------------------------------------------------------------------
 
     def pages(self, table: str) -> list[Page]:
-        return [page for page in self.directory.pages if page.table == table]
+        return [page for page in self.manifest.pages if page.table == table]
 
     def load(
         self, table: str, low: int = FIRST_POSITION, high: int = LAST_POSITION
@@ -183,12 +183,12 @@ class BucketState:
         absent = [page for page in pages if page.id not in memory]
         fetched = [self._fetch(page) for page in absent]
         keyless = [blobs.to_polars(rows) for own, rows in fetched if not own.num_columns]
-        frames = keyless or self.recode(fetched)
+        frames = keyless or self.remap_codes(fetched)
         memory.update(zip((page.id for page in absent), frames, strict=True))
         return [memory[page.id] for page in pages]
 
     def of_keys(self, pages: list[pl.DataFrame], codes: np.ndarray) -> list[pl.DataFrame]:
-        """The rows of these keys: few of many are found without looking at anything else of a page."""
+        """The rows of these keys; only the key column of a page is searched."""
         if not pages:
             return []
         wanted = np.zeros(self.known_keys.num_rows, dtype=bool)
@@ -197,12 +197,12 @@ class BucketState:
         return [page[hit] for page, hit in zip(pages, hits, strict=True)]
 
     def append(self, table: str, rows: pl.DataFrame, position: str, width: int = LAST_POSITION) -> None:
-        """Keep rows, in pages that each cover `width` positions (more if those were too many)."""
+        """Keep rows, in pages that each cover `width` positions (more if pages were too many)."""
         newest = max((page.generation for page in self.pages(table)), default=0)
         self._write_all(table, rows, position, width, newest + 1)
 
     def drop_below(self, table: str, position: int) -> None:
-        """Forget pages that lie wholly below the position."""
+        """Drop pages that lie wholly below the position."""
         for page in self.pages(table):
             if page.high < position:
                 self._remove(page)
@@ -215,16 +215,16 @@ class BucketState:
         width: int = LAST_POSITION,
         most: int = LAST_POSITION,
     ) -> None:
-        """Merge the newest pages once there are many of them; what is older stays before them.
+        """Merge the newest pages once there are many of them; older pages stay before them.
 
-        What a batch, or a merge, has written more than `most` rows of stays as well.
+        A generation of more than `most` rows stays as well.
         """
-        pile = _pile(self.pages(table), most)
-        if len({page.generation for page in pile}) >= _FAN_IN:
-            rows = merge(self.read(pile))
-            for page in pile:
+        run = _compaction_run(self.pages(table), most)
+        if len({page.generation for page in run}) >= _FAN_IN:
+            rows = merge(self.read(run))
+            for page in run:
                 self._remove(page)
-            self._write_all(table, rows, position, width, pile[0].generation)
+            self._write_all(table, rows, position, width, run[0].generation)
 
     def replace(self, table: str, rows: pl.DataFrame | None, position: str) -> None:
         """Keep these rows of a table and no others."""
@@ -235,17 +235,17 @@ class BucketState:
 
     def commit(self) -> None:
         """Make the batch's changes part of the stored state."""
-        if self.directory.pages:
-            self._store.put(_DIRECTORY, self.directory.to_bytes())
+        if self.manifest.pages:
+            self._store.put(_MANIFEST, self.manifest.to_bytes())
         elif self._stored:
-            self._store.remove(_DIRECTORY)  # a bucket without windows costs nothing
-        listed = {page.id for page in self.directory.pages}
+            self._store.remove(_MANIFEST)  # a bucket without windows costs nothing
+        listed = {page.id for page in self.manifest.pages}
         self._resident.pages = {k: v for k, v in self._resident.pages.items() if k in listed}
         if self._mostly_dead_keys():
             self._resident.keys, self._resident.pages = keys.KeyIndex(), {}
 
     def _mostly_dead_keys(self) -> bool:
-        stored = sum(page.rows for page in self.directory.pages)
+        stored = sum(page.rows for page in self.manifest.pages)
         return len(self._resident.keys) > 4 * stored + _SPARE_KEYS
 
     # -- pages ------------------------------------------------------------------------------
@@ -274,17 +274,17 @@ class BucketState:
             page = Page(os.urandom(6).hex(), table, generation, low, high, len(part), len(stored))
             self._store.put(page.id, stored)
             self._resident.pages[page.id] = part
-            self.directory.pages.append(page)
+            self.manifest.pages.append(page)
 
     def _remove(self, page: Page) -> None:
-        self.directory.pages.remove(page)
+        self.manifest.pages.remove(page)
         self._resident.pages.pop(page.id, None)
         self._store.remove(page.id)
 
 
 @contextmanager
 def state_of(operator: str, bucket: int) -> Iterator[None]:
-    """Let errors about stored state say whose it is, by what users call the operator."""
+    """Let errors about stored state name the operator, as users call it, and the bucket."""
     try:
         yield
     except StateError as error:
@@ -292,23 +292,23 @@ def state_of(operator: str, bucket: int) -> Iterator[None]:
 
 
 def missing(page: Page) -> str:
-    return f"page {page.id} of the table {page.table!r} is listed in the directory but not stored"
+    return f"page {page.id} of the table {page.table!r} is listed in the manifest but not stored"
 
 
 def damage(pages: Mapping[str, bytes]) -> list[str]:
-    """What is wrong with the stored pages of a bucket, in words; nothing where they are whole."""
+    """What is wrong with the stored pages of a bucket, in words; empty if they are whole."""
     try:
-        listed = Directory.from_bytes(pages[_DIRECTORY]).pages if _DIRECTORY in pages else []
+        listed = Manifest.from_bytes(pages[_MANIFEST]).pages if _MANIFEST in pages else []
     except (StateError, ValueError, TypeError, KeyError) as error:
-        return [f"the directory cannot be read: {error}"]
+        return [f"the manifest cannot be read: {error}"]
     gone = [missing(page) for page in listed if page.id not in pages]
-    unlisted = pages.keys() - {page.id for page in listed} - {_DIRECTORY}
-    strange = [f"page {id} is stored but not listed in the directory" for id in sorted(unlisted)]
+    unlisted = pages.keys() - {page.id for page in listed} - {_MANIFEST}
+    strange = [f"page {id} is stored but not listed in the manifest" for id in sorted(unlisted)]
     return gone + strange + [found for page in listed if (found := _unreadable(page, pages))]
 
 
 def _unreadable(page: Page, pages: Mapping[str, bytes]) -> str | None:
-    """Why a page cannot be read, if so; one that is not there is none of these."""
+    """Why a page cannot be read, if it is there and cannot."""
     try:
         rows = blobs.decode(pages[page.id])[-1] if page.id in pages else None
     except (StateError, ValueError, pa.ArrowException) as error:
@@ -318,7 +318,7 @@ def _unreadable(page: Page, pages: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def _pile(pages: list[Page], most: int) -> list[Page]:
+def _compaction_run(pages: list[Page], most: int) -> list[Page]:
     """The newest pages, back to the first generation that is too large, or outweighs all after it."""
     sizes: dict[int, int] = {}
     for page in pages:
@@ -332,13 +332,13 @@ def _pile(pages: list[Page], most: int) -> list[Page]:
 
 
 def own_keys(known: pa.Table, rows: pl.DataFrame) -> tuple[pa.Table, pa.Table]:
-    """The rows with codes of a key table that holds only the keys they use; none if they have no key."""
+    """The keys that rows use, and the rows with codes of these; no keys if rows have no key column."""
     if KEY not in rows.columns:
         return pa.table({}), blobs.to_arrow(rows)
     codes = rows[KEY].to_numpy()
     if len(codes) * 8 < known.num_rows:  # few of many: sorting them beats marking in a long list
-        used, place = np.unique(codes, return_inverse=True)
-        own_codes = place.astype(np.int32)
+        used, index = np.unique(codes, return_inverse=True)
+        own_codes = index.astype(np.int32)
     else:
         marks = np.zeros(known.num_rows, dtype=bool)
         marks[codes] = True
@@ -353,10 +353,10 @@ def _bounds(rows: pl.DataFrame, position: str) -> tuple[int, int]:
 
 
 def _split(rows: pl.DataFrame, position: str, width: int) -> Iterable[pl.DataFrame]:
-    """The rows in ranges of positions, each in pieces of a size that is comfortable to move."""
-    place = rows[position] // width
-    distinct = place.unique().sort()
-    ranges = [rows] if len(distinct) == 1 else [rows.filter(place == value) for value in distinct]
+    """The rows in ranges of positions, each in pieces of a bounded size."""
+    interval = rows[position] // width
+    distinct = interval.unique().sort()
+    ranges = [rows] if len(distinct) == 1 else [rows.filter(interval == value) for value in distinct]
     for part in ranges:
         most = max(1, len(part) * blobs.MAX_BYTES // max(int(part.estimated_size()), 1))
         yield from part.iter_slices(most)

@@ -1,4 +1,4 @@
-"""Steps at work: rows pass functions of the user's, or are shed, before an operator packs them."""
+"""Steps: user functions that map or filter rows, and load shedding, before an operator packs them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.plan.steps import Filter, Frames, Map, Shed, Step, UserStep
 
 @dataclass
 class Passed:
-    """Rows after some steps, and what was set apart or counted on the way."""
+    """Rows after some steps, with the rows that were shed and the counters."""
 
     rows: pa.Table
     time: str
@@ -42,10 +42,10 @@ class Passed:
 def take_steps(
     steps: Sequence[Step], rows: pa.Table, time: str, decision: Decision | None, bucket: int
 ) -> tuple[pa.Table, list[Message]]:
-    """The rows after some steps, and messages of what went elsewhere.
+    """The rows after some steps, and messages of shed rows and counters.
 
-    Rows without an event time take no steps: no function need expect them, and they are on their way
-    to the errors.
+    Rows without an event time skip all steps, so that no function has to expect them. They go to the
+    errors channel.
     """
     if not steps:
         return rows, []
@@ -103,7 +103,7 @@ def _kept(step: Filter, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
     given = _booleans(step, rows)
     if len(given) != rows.num_rows:
         raise StepError(step, f"gave back {len(given)} booleans for {rows.num_rows} rows")
-    return pc.fill_null(given, False)  # as in SQL: what is not known to be true goes
+    return pc.fill_null(given, False)  # as in SQL: a condition that is null drops the row
 
 
 _WANTED: dict[Frames, str] = {"polars": "a polars.DataFrame", "arrow": "a pyarrow.Table"}
@@ -124,7 +124,7 @@ def _booleans(step: UserStep, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
 
 
 def _called(step: UserStep, rows: pa.Table) -> Any:
-    """What a function gives back, as Arrow where it can be."""
+    """What a function returns, converted to Arrow if possible."""
     try:
         given = step.function(rows if step.frames == "arrow" else blobs.to_polars(rows))
     except Exception as error:
@@ -143,7 +143,7 @@ def _kind(given: Any) -> str:
 
 
 def map_step(function: Callable[[Any], Any], frames: Frames, rows: pa.Schema, time: str) -> Map:
-    """A map over rows; what it makes of their columns is seen by calling it with none."""
+    """A map over rows. It is called once without rows, to see which columns it returns."""
     step = Map(function, frames, rows)
     given = _tried(_frame, step, rows)
     schema = _spark_schema(step, given.schema)
@@ -167,7 +167,7 @@ def _tried(call: Callable[[UserStep, pa.Table], Any], step: UserStep, rows: pa.S
 
 
 def _spark_schema(step: Map, schema: pa.Schema) -> pa.Schema:
-    """What a map gives back, in types that Spark has."""
+    """The schema that a map returns, in types that Spark has."""
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise PlanError(f"{step} gave back two columns named {name!r}")

@@ -1,4 +1,4 @@
-"""Rows of many keys in order of key, time and arrival: where ranges of time lie in it.
+"""Rows sorted by key, time and arrival, and where ranges of time lie in this order.
 
 Time is any number that has an order: microseconds, or the numbers of slices.
 """
@@ -16,7 +16,7 @@ _WORD = 62
 
 @dataclass(frozen=True)
 class Timeline:
-    """An order of rows. Positions are places in that order; `key` and `time` are as rows came."""
+    """An order of rows. Positions are those in this order; `key` and `time` are in arrival order."""
 
     key: np.ndarray
     time: np.ndarray
@@ -30,21 +30,21 @@ class Timeline:
 
     @cached_property
     def position(self) -> np.ndarray:
-        """The place of each row."""
-        place = np.empty(len(self.order), dtype=np.int64)
-        place[self.order] = np.arange(len(self.order))
-        return place
+        """The position of each row."""
+        position = np.empty(len(self.order), dtype=np.int64)
+        position[self.order] = np.arange(len(self.order))
+        return position
 
     def first_from(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """The first place of a key's rows at that time or after it, or where the next key begins."""
+        """The first position of a key's rows at that time or after it, or where the next key begins."""
         return np.searchsorted(self._sorted, self._word(self._known(key), time))
 
     def last_until(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """The last place of a key's rows at that time or before it, or of the key before."""
+        """The last position of a key's rows at that time or before it, or of the key before."""
         return np.searchsorted(self._sorted, self._word(self._known(key), time), side="right") - 1
 
     def _known(self, key: np.ndarray) -> np.ndarray:
-        """Keys beyond the rows' own are all alike: one after the last."""
+        """Keys beyond the rows' own count as one key after the last."""
         return np.minimum(key, self._last_key + 1)
 
     @cached_property
@@ -70,12 +70,12 @@ class Timeline:
 
     @cached_property
     def _moments(self) -> np.ndarray | None:
-        """All times there are, where key and time do not fit in one word; ranks stand for them."""
+        """All distinct times, if key and time do not fit in one word; ranks then stand for them."""
         fits = (self._last_key + 1).bit_length() + self._bits <= _WORD
         return None if fits else np.unique(self.time)
 
     def _word(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """Key and time as one number of the same order; times beyond the rows' own are all alike."""
+        """Key and time as one number of the same order; times beyond the rows' own are clipped."""
         if self._moments is None:
             since = np.clip(time - self._epoch, 0, (1 << self._bits) - 1)
             return (key.astype(np.int64) << self._bits) | since

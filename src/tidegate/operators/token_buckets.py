@@ -1,14 +1,14 @@
-"""Token buckets of many streams over many rows at once, exactly as if row by row.
+"""Token buckets of many streams over many rows at once, with the same result as row by row.
 
-A bucket has two walls: it holds no more than its capacity, and a row that finds less than its cost
-is turned away. Each wall alone is a running extremum, which is one vector operation:
+A bucket has two limits: it holds no more than its capacity, and a row that finds less than its cost
+is rejected. Each limit alone is a running extremum, which is one vector operation:
 
-- as long as no row is turned away, the level follows from the fullest moment so far;
-- as long as the bucket is not full, the number of rows that got in follows from the scarcest one.
+- as long as no row is rejected, the level follows from the fullest moment so far;
+- as long as the bucket is not full, the number of admitted rows follows from the scarcest moment.
 
-So rows are taken in stretches, by the first rule until a row is turned away, by the second until the
-bucket is full. A stretch is long where capacity is: from full to empty it takes capacity / cost rows.
-Where capacity is small, pauses that fill the bucket are many, and part a stream for good.
+So rows are processed in stretches: by the first rule until a row is rejected, by the second until the
+bucket is full. A large capacity makes long stretches: from full to empty it takes capacity / cost rows.
+With a small capacity many pauses fill the bucket, and each of them splits the stream.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import numpy as np
 
 from tidegate.plan.sla import LARGEST_LEVEL, Budget
 
-#: How many rows of a stream are looked at together at most: what flows in over them fits into 64 bits.
+#: The most rows of a stream that are processed together: their inflow fits into 64 bits.
 _WIDEST = 1 << 14
 assert LARGEST_LEVEL * _WIDEST <= 1 << 61
 
-#: How many rows of all streams at least: fewer cost just as much.
+#: The fewest rows of all streams: fewer cost just as much.
 _NARROWEST = 1 << 10
 
-#: Streams are parted where that makes parts of about so many rows.
+#: Streams are split into parts of about this many rows.
 _APART = 64
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What became of rows: who got in, what the bucket held when they came, and what is left."""
+    """Which rows were admitted, what the bucket held when they arrived, and what is left."""
 
     admitted: np.ndarray
     held: np.ndarray
@@ -43,7 +43,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Rows ahead of each stream, by one rule: levels, who gets in, and how far the rule holds."""
+    """The next rows of each stream by one rule: levels, who is admitted, and how far the rule holds."""
 
     held: np.ndarray
     admitted: np.ndarray
@@ -64,7 +64,7 @@ def _nobody_turned_away(budget: Budget, level: np.ndarray, gained: np.ndarray) -
 def _never_full(budget: Budget, level: np.ndarray, gained: np.ndarray) -> _Stretch:
     step = np.arange(gained.shape[1])
     saved = level[:, None] + gained
-    # So many could have been paid for up to each row; one row can make up for one only.
+    # The number of rows that could be paid for up to each row; each row admits one at most.
     affordable = saved // budget.cost
     admitted = np.minimum(np.minimum.accumulate(affordable - step, axis=1), 1) + step
     before = np.pad(admitted[:, :-1], ((0, 0), (1, 0)))
@@ -77,7 +77,7 @@ def spend(
 ) -> Spending:
     """Let rows at these instants, in order and stream after stream, take from their bucket.
 
-    `ends` are the places behind each stream's last row; `level` is what buckets held at `since`.
+    `ends` are the positions behind each stream's last row; `level` is what buckets held at `since`.
     """
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     filled = starts < ends
@@ -98,13 +98,13 @@ def inflow(budget: Budget, passed: np.ndarray) -> np.ndarray:
 
 
 class _Walk:
-    """How far lanes have come: streams, and parts of streams that begin with a full bucket."""
+    """The progress of lanes: streams, and parts of streams that begin with a full bucket."""
 
     def __init__(self, budget: Budget, gains: np.ndarray, starts: np.ndarray, level: np.ndarray) -> None:
         self.budget = budget
         self.admitted = np.zeros(len(gains), dtype=bool)
         self.held = np.zeros(len(gains), dtype=np.int64)
-        # This sum may run over; the differences that are taken of it do not.
+        # This sum may overflow; differences of it do not.
         self._inflow = np.concatenate([[0], np.cumsum(gains)])
         begins = np.zeros(len(gains), dtype=bool)
         begins[starts] = begins[_fresh_starts(budget, gains)] = True
@@ -115,37 +115,37 @@ class _Walk:
         self._level[np.searchsorted(self._starts, starts)] = level
         self._width: dict[_Rule, float] = {}
 
-    def level_before(self, places: np.ndarray) -> np.ndarray:
-        """What buckets hold in the end whose last rows lie just before these places."""
-        return self._level[np.searchsorted(self._starts, places) - 1]
+    def level_before(self, positions: np.ndarray) -> np.ndarray:
+        """The final levels of the buckets whose last rows lie just before these positions."""
+        return self._level[np.searchsorted(self._starts, positions) - 1]
 
     @property
     def goes_on(self) -> bool:
         return bool((self._next < self._ends).any())
 
     def advance(self, rule: _Rule) -> None:
-        """Take each lane as far as the rule holds, and not further than it pays to look at once."""
+        """Advance each lane as far as the rule holds, but no further than pays at once."""
         lanes = np.flatnonzero(self._next < self._ends)
         if not len(lanes):
             return
         start, end = self._next[lanes], self._ends[lanes]
         width = self._look_ahead(rule, end - start)
-        place = start[:, None] + np.arange(width)
-        inside = place < end[:, None]
-        place = np.minimum(place, end[:, None] - 1)
-        gained = self._inflow[place + 1] - self._inflow[start][:, None]
+        position = start[:, None] + np.arange(width)
+        inside = position < end[:, None]
+        position = np.minimum(position, end[:, None] - 1)
+        gained = self._inflow[position + 1] - self._inflow[start][:, None]
         ahead = rule(self.budget, self._level[lanes], gained)
         count = _leading(ahead.holds & inside)
-        self._take(lanes, place, count, ahead)
+        self._take(lanes, position, count, ahead)
         self._width[rule] = 2 * float(count.mean())
 
     def _look_ahead(self, rule: _Rule, left: np.ndarray) -> int:
         useful = min(float(left.mean()), self._width.get(rule, _WIDEST))
         return int(min(max(useful, _NARROWEST / len(left), 1), _WIDEST, left.max()))
 
-    def _take(self, lanes: np.ndarray, place: np.ndarray, count: np.ndarray, ahead: _Stretch) -> None:
-        taken = np.arange(place.shape[1]) < count[:, None]
-        rows = place[taken]
+    def _take(self, lanes: np.ndarray, position: np.ndarray, count: np.ndarray, ahead: _Stretch) -> None:
+        taken = np.arange(position.shape[1]) < count[:, None]
+        rows = position[taken]
         self.admitted[rows], self.held[rows] = ahead.admitted[taken], ahead.held[taken]
         moved = np.flatnonzero(count)
         last = moved, count[moved] - 1
@@ -154,11 +154,11 @@ class _Walk:
 
 
 def _fresh_starts(budget: Budget, gains: np.ndarray) -> np.ndarray:
-    """Rows that find a full bucket whatever was before them: some of them, not too near each other."""
+    """Some rows, not too close to each other, that find a full bucket whatever came before them."""
     full = np.flatnonzero(gains == budget.capacity)
     return full[np.diff(full // _APART, prepend=-1) > 0]
 
 
 def _leading(holds: np.ndarray) -> np.ndarray:
-    """How many hold from the beginning on, line by line."""
+    """The number of leading true values in each line."""
     return np.where(holds.all(axis=1), holds.shape[1], holds.argmin(axis=1))

@@ -1,4 +1,4 @@
-"""The ways rows take into operators: from a source or another operator, through steps, to a port."""
+"""The ways rows take into operators: from a source or another operator, through steps, to an input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
-from tidegate.operators.kernel import Kernel, Port
+from tidegate.operators.kernel import Input, Kernel
 from tidegate.operators.messages import Message
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
@@ -18,26 +18,26 @@ from tidegate.plan.steps import Step
 
 @dataclass(frozen=True)
 class Way:
-    """How rows of a source, or of an operator, come into a port of another."""
+    """How rows of a source, or of an operator, reach an input of another."""
 
-    port: Port
+    input: Input
     #: The number of the operator.
     vertex: int
     time: str
-    #: The steps that they take before, each in a crossing from Spark to Python of its own.
+    #: Steps that run before packing, each in a crossing from Spark to Python of its own.
     crossings: tuple[tuple[Step, ...], ...] = ()
-    #: Those that they take together with packing.
+    #: Steps that run together with packing.
     steps: tuple[Step, ...] = ()
     #: The column with each row's own gap, where sessions have one.
     gap: str | None = None
 
     @classmethod
-    def of(cls, vertex: Vertex, edge: Edge, port: Port) -> Way:
+    def of(cls, vertex: Vertex, edge: Edge, input: Input) -> Way:
         gap = vertex.operator.gap_column
-        return cls(port, vertex.number, edge.time, edge.stages, edge.fused, gap)
+        return cls(input, vertex.number, edge.time, edge.stages, edge.fused, gap)
 
     def in_one(self) -> Way:
-        """With all steps together: rows that go several ways are handed over once."""
+        """The same way with all steps together: rows that go several ways cross to Python once."""
         steps = (step for crossing in self.crossings for step in crossing)
         return replace(self, crossings=(), steps=(*steps, *self.steps))
 
@@ -48,10 +48,11 @@ class Way:
     def pack(
         self, rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
     ) -> Iterator[Message]:
-        """Messages for the operator."""
-        rows, messages = take_steps(self.steps, rows, self.time, decision, buckets[0])
-        yield from messages
-        for message in self.port.pack(rows, buckets):
+        """Messages for the input, after the steps."""
+        if self.steps:
+            rows, messages = take_steps(self.steps, rows, self.time, decision, buckets[0])
+            yield from messages
+        for message in self.input.pack(rows, buckets):
             yield message.addressed_to(self.vertex)
 
     def begins_like(self, other: Way) -> bool:
@@ -65,17 +66,17 @@ def take_steps_or_part(ways: Sequence[Way]) -> bool:
 
 
 def gap_at_source(ways: Sequence[Way]) -> str | None:
-    """The column with each row's own gap, where it is looked at before any step can change it."""
+    """The column with each row's own gap, if no step can change it before it is checked."""
     return None if take_steps_or_part(ways) else ways[0].gap
 
 
 def pack_along(
     ways: Sequence[Way], rows: pa.Table, decision: Decision | None, buckets: Sequence[int]
 ) -> Iterator[Message]:
-    """Messages for all operators that rows go to.
+    """Messages for all operators that read these rows.
 
-    Steps that several ways begin with are taken once. Rows without an event time go the first way
-    alone: each of them is one error.
+    Steps that several ways begin with run once. Rows without an event time only go the first way: each
+    of them is one error.
     """
     first, *others = ways
     alike = [way for way in others if way.begins_like(first)]
@@ -94,7 +95,7 @@ def pack_along(
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways that rows take: those of each source, and those of each operator's results."""
+    """The ways of each source's rows, and of each operator's results."""
 
     of_sources: dict[int, list[Way]]
     of_operators: dict[int, list[Way]]
@@ -104,18 +105,18 @@ class Ways:
         of_sources: dict[int, list[Way]] = {}
         of_operators: dict[int, list[Way]] = {}
         for vertex, kernel in zip(dataflow.vertices, kernels, strict=True):
-            for edge, port in zip(vertex.edges, kernel.ports, strict=True):
-                way = Way.of(vertex, edge, port)
+            for edge, input in zip(vertex.edges, kernel.inputs, strict=True):
+                way = Way.of(vertex, edge, input)
                 if edge.vertex is not None:
                     of_operators.setdefault(edge.vertex, []).append(way)
                 for source in edge.sources:
                     of_sources.setdefault(source, []).append(way)
-        leaving = {number for number, kernel in enumerate(kernels) if kernel.outlet != MAIN}
+        leaving = {number for number, kernel in enumerate(kernels) if kernel.output_channel != MAIN}
         return cls(_shared(of_sources), _shared(of_operators, leaving))
 
 
 def _shared(ways: dict[int, list[Way]], leaving: Collection[int] = ()) -> dict[int, list[Way]]:
-    """The ways of rows; to leave the query is one of them."""
+    """The ways of rows; leaving the query counts as one of them."""
     return {
         number: [way.in_one() for way in taken] if len(taken) > 1 or number in leaving else taken
         for number, taken in ways.items()

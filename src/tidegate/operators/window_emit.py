@@ -1,7 +1,7 @@
-"""WindowEmit: which windows a batch puts out, and in which form. One class per kind of strategy.
+"""WindowEmit: which windows a batch emits, and in which form. One class per kind of strategy.
 
-Each is asked twice a batch: to `close` windows nothing can change any more, before the batch's rows
-are looked at, and to `take_in` those rows and say what they change. Window numbers stand for time:
+Each is called twice a batch: to `close` windows that nothing can change any more, before the batch's
+rows are looked at, and to `ingest` those rows and emit what they change. Window numbers stand for time:
 `closed` is the last window nothing can change, `ended` the last one whose end has passed.
 """
 
@@ -13,26 +13,25 @@ import numpy as np
 import polars as pl
 
 from tidegate.operators.changelog import latest, net_change
-from tidegate.operators.keyed import Put
-from tidegate.operators.late import NEVER, AllowedLatenessTracker
-from tidegate.operators.slice_store import SLICE, WINDOW, SliceStore
-from tidegate.operators.slicing import Slicing
+from tidegate.operators.kernel import EmitRows
+from tidegate.operators.late import ANY_TIME, NEVER, AllowedLatenessTracker
+from tidegate.operators.slicing import SLICE, WINDOW, SliceStore, Slicing
 from tidegate.operators.state import KEY
-from tidegate.operators.windowed import ANY_TIME
 from tidegate.plan.policies import Emission, OnWatermark, Retracting
 
-_OUT, _AT, _WAITING = "out", "__tidegate_at", "__tidegate_waiting"
+#: The table of rows as they were last emitted, when, and whether the window has changed since.
+_EMITTED, _AT, _PENDING = "emitted", "__tidegate_at", "__tidegate_pending"
 _IDENTITY = [KEY, WINDOW]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where event time stands for a bucket, in window numbers: now, and at its last step."""
+    """Where event time stands for a bucket, in window numbers: now, and at its previous step."""
 
     closed: int
     ended: int
-    was_closed: int
-    was_ended: int
+    previously_closed: int
+    previously_ended: int
     now: int
 
 
@@ -40,11 +39,11 @@ class Progress:
 class EmitOnClose:
     """One row per window, when it closes."""
 
-    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
-        _put_between(store, progress.was_closed + 1, progress.closed, put)
+    def close(self, store: SliceStore, progress: Progress, emit: EmitRows) -> None:
+        _emit_between(store, progress.previously_closed + 1, progress.closed, emit)
 
-    def take_in(
-        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    def ingest(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, emit: EmitRows
     ) -> None:
         store.append(fresh)
 
@@ -59,21 +58,22 @@ class EmitOnClose:
 class EmitOnWatermark:
     """One row per window when its end has passed, and another whenever late rows change it."""
 
-    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
-        _put_between(store, progress.was_ended + 1, progress.closed, put)
+    def close(self, store: SliceStore, progress: Progress, emit: EmitRows) -> None:
+        _emit_between(store, progress.previously_ended + 1, progress.closed, emit)
 
-    def take_in(
-        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    def ingest(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, emit: EmitRows
     ) -> None:
-        due_from = max(progress.was_ended, progress.closed) + 1
+        due_from = max(progress.previously_ended, progress.closed) + 1
         key, number = windows_of(fresh, store.slicing, progress.closed + 1, due_from - 1)
-        out = _results(store, key, number)
+        last_emitted = _results(store, key, number)
         store.append(fresh)
-        _put_between(store, due_from, progress.ended, put)
+        _emit_between(store, due_from, progress.ended, emit)
         now = _results(store, key, number)
         if now is not None:
-            change = net_change(out, now, _IDENTITY, store.accumulators.names, Retracting())
-            put(change.filter(pl.col("op") != Retracting().before).drop("op"))
+            names = store.accumulators.names
+            change = net_change(last_emitted, now, _IDENTITY, names, Retracting())
+            emit(change.filter(pl.col("op") != Retracting().before).drop("op"))
 
     def next_due(
         self, store: SliceStore, progress: Progress, lateness: AllowedLatenessTracker
@@ -84,78 +84,83 @@ class EmitOnWatermark:
 
 @dataclass(frozen=True)
 class EmitChanges:
-    """The net change of each batch, with retractions; `policy.interval` makes windows take turns.
+    """The net change of each batch, with retractions; `policy.interval` throttles each window.
 
-    What is out is kept as it went out, so that a retraction equals the row it takes back to the
+    Rows are kept as they were last emitted, so that a retraction equals the row it takes back to the
     bit, whatever the aggregates' arithmetic does.
     """
 
     policy: Retracting
 
-    def close(self, store: SliceStore, progress: Progress, put: Put) -> None:
-        # Closing only matters to windows whose last value still waits for its turn.
-        key, number = self._waiting(store, progress.was_closed + 1, progress.closed)
-        self._put_changes(store, key, number, progress.now, put)
+    def close(self, store: SliceStore, progress: Progress, emit: EmitRows) -> None:
+        # Closing only matters to windows with a change that is still pending.
+        key, number = self._pending(store, progress.previously_closed + 1, progress.closed)
+        self._emit_changes(store, key, number, progress.now, emit)
 
-    def take_in(
-        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, put: Put
+    def ingest(
+        self, store: SliceStore, fresh: pl.DataFrame | None, progress: Progress, emit: EmitRows
     ) -> None:
         store.append(fresh)
-        waiting = self._waiting(store, progress.closed + 1, -NEVER)
+        pending = self._pending(store, progress.closed + 1, -NEVER)
         changed = windows_of(fresh, store.slicing, progress.closed + 1, -NEVER)
-        key, number = _distinct(*(np.concatenate(pair) for pair in zip(waiting, changed, strict=True)))
-        key, number = self._whose_turn_it_is(store, key, number, progress.now)
-        self._put_changes(store, key, number, progress.now, put)
-        store.state.drop_below(_OUT, progress.closed + 1)
-        store.state.compact(_OUT, _latest, WINDOW, _page_width(store.slicing))
+        key, number = _distinct(*(np.concatenate(pair) for pair in zip(pending, changed, strict=True)))
+        key, number = self._unthrottled(store, key, number, progress.now)
+        self._emit_changes(store, key, number, progress.now, emit)
+        store.state.drop_below(_EMITTED, progress.closed + 1)
+        store.state.compact(_EMITTED, _latest, WINDOW, _page_width(store.slicing))
 
     def next_due(
         self, store: SliceStore, progress: Progress, lateness: AllowedLatenessTracker
     ) -> int | None:
-        key, _ = self._waiting(store, progress.closed + 1, -NEVER)
+        key, _ = self._pending(store, progress.closed + 1, -NEVER)
         return ANY_TIME if len(key) else None
 
-    def _put_changes(
-        self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int, put: Put
+    def _emit_changes(
+        self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int, emit: EmitRows
     ) -> None:
         results = _results(store, key, number)
         if results is None:
             return
-        out = self._out(store, key, number)
-        names = store.accumulators.names
-        put(net_change(out, results, _IDENTITY, names, self.policy))
-        self._keep(store, results, now, waiting=False)
+        last_emitted = self._last_emitted(store, key, number)
+        emit(net_change(last_emitted, results, _IDENTITY, store.accumulators.names, self.policy))
+        self._keep(store, results, now, pending=False)
 
-    def _whose_turn_it_is(
+    def _unthrottled(
         self, store: SliceStore, key: np.ndarray, number: np.ndarray, now: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        out = self._out(store, key, number) if self.policy.interval and len(key) else None
-        if out is None:
+        """The windows that may emit now; those that did within the interval become pending."""
+        throttles = self.policy.interval and len(key)
+        last_emitted = self._last_emitted(store, key, number) if throttles else None
+        if last_emitted is None:
             return key, number
         asked = pl.DataFrame({KEY: key, WINDOW: number})
-        early = asked.join(out.filter(pl.col(_AT) + self.policy.interval > now), on=_IDENTITY)
+        early = asked.join(last_emitted.filter(pl.col(_AT) + self.policy.interval > now), on=_IDENTITY)
         for (at,), entries in early.partition_by(_AT, as_dict=True).items():
-            self._keep(store, entries, at, waiting=True)
+            self._keep(store, entries, at, pending=True)
         rest = asked.join(early, on=_IDENTITY, how="anti")
         return rest[KEY].to_numpy(), rest[WINDOW].to_numpy()
 
-    def _waiting(self, store: SliceStore, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Windows that changed after their last row went out."""
-        out = latest(store.state.load(_OUT, first, last), _IDENTITY) if self.policy.interval else None
-        if out is None:
+    def _pending(self, store: SliceStore, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Windows that have changed since their row was last emitted."""
+        if not self.policy.interval:
             return _NONE
-        chosen = out.filter(pl.col(_WAITING) & pl.col(WINDOW).is_between(first, last))
+        last_emitted = latest(store.state.load(_EMITTED, first, last), _IDENTITY)
+        if last_emitted is None:
+            return _NONE
+        chosen = last_emitted.filter(pl.col(_PENDING) & pl.col(WINDOW).is_between(first, last))
         return chosen[KEY].to_numpy(), chosen[WINDOW].to_numpy()
 
-    def _out(self, store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:
-        pages = store.state.load(_OUT, int(number.min()), int(number.max()))
+    def _last_emitted(
+        self, store: SliceStore, key: np.ndarray, number: np.ndarray
+    ) -> pl.DataFrame | None:
+        pages = store.state.load(_EMITTED, int(number.min()), int(number.max()))
         return latest(store.state.of_keys(pages, key), _IDENTITY)
 
-    def _keep(self, store: SliceStore, entries: pl.DataFrame, at: int, *, waiting: bool) -> None:
+    def _keep(self, store: SliceStore, entries: pl.DataFrame, at: int, *, pending: bool) -> None:
         columns = [*_IDENTITY, *store.accumulators.names]
-        marks = {_AT: pl.lit(at, dtype=pl.Int64), _WAITING: pl.lit(waiting)}
+        marks = {_AT: pl.lit(at, dtype=pl.Int64), _PENDING: pl.lit(pending)}
         entries = entries.select(columns).with_columns(**marks)
-        store.state.append(_OUT, entries, WINDOW, _page_width(store.slicing))
+        store.state.append(_EMITTED, entries, WINDOW, _page_width(store.slicing))
 
 
 WindowEmit = EmitOnClose | EmitOnWatermark | EmitChanges
@@ -189,10 +194,10 @@ def _distinct(key: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return pairs[KEY].to_numpy(), pairs[WINDOW].to_numpy()
 
 
-def _put_between(store: SliceStore, first: int, last: int, put: Put) -> None:
+def _emit_between(store: SliceStore, first: int, last: int, emit: EmitRows) -> None:
     slices = store.between(first, last) if first <= last else None
     if slices is not None:
-        put(slices.results(slices.windows_between(first, last)))
+        emit(slices.results(slices.windows_between(first, last)))
 
 
 def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:

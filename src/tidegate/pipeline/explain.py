@@ -73,7 +73,7 @@ def _physical(job: Job) -> list[str]:
 
 def _stages(dataflow: Dataflow) -> list[list[str]]:
     """The physical operators of each vertex."""
-    return [kernel.stages() for kernel in kernels_of(dataflow)]
+    return [kernel.physical_operators() for kernel in kernels_of(dataflow)]
 
 
 def _hold_backs(job: Job) -> dict[str, str]:

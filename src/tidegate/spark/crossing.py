@@ -124,17 +124,17 @@ class Crossings:
 
         So do the results themselves if they have a channel of their own to leave by.
         """
-        leaves = above.outlet != MAIN
+        leaves = above.output_channel != MAIN
         unpack: Unpack = above.unpack
         for steps in ways[0].crossings:
-            messages = self._results_through(messages, above.outlet, unpack, steps, ways[0].time)
+            messages = self._results_through(messages, above.output_channel, unpack, steps, ways[0].time)
             unpack = _as_sent
 
         def repack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sampler, decision = self._sampler(ways), self._decision()
             results: list[pa.Table] = []
             for batch in batches:
-                found, others = _results(batch, above.outlet)
+                found, others = _results(batch, above.output_channel)
                 results += (unpack(tables) for tables in found)
                 yield batch if leaves else others
             if results:

@@ -110,14 +110,14 @@ class HostedKernel:
     def _set_timer(self, state: BucketState, due: int | None, fired: int | None) -> None:
         """One timer a bucket: replace it when the bucket's next due time has moved."""
         wanted = None if due is None else max(1, -(-due // 1000))  # Spark's time begins in 1970
-        registered = state.directory.timer
+        registered = state.manifest.timer
         if registered == wanted:
             return
         if registered is not None and registered != fired:  # Spark deletes one that fired itself
             self._handle.deleteTimer(registered)
         if wanted is not None:
             self._handle.registerTimer(wanted)
-        state.directory.timer = wanted
+        state.manifest.timer = wanted
 
 
 def message_row(message: Message) -> Row:

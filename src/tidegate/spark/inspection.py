@@ -14,7 +14,7 @@ from tidegate.operators import blobs, snapshot
 from tidegate.operators.contents import count_keys, count_open
 from tidegate.operators.session_store import SessionStore
 from tidegate.operators.slicing import Slicing
-from tidegate.operators.state import KEY, BucketState, Directory, MemoryPages, state_of
+from tidegate.operators.state import KEY, BucketState, Manifest, MemoryPages, state_of
 from tidegate.plan.columns import RESERVED_PREFIX
 from tidegate.plan.identity import Values
 from tidegate.plan.windows import Hopping
@@ -103,34 +103,34 @@ def _stored(spark: SparkSession, checkpoint: str, operator: int) -> Buckets:
 def _state(title: str, identity: Values, buckets: Buckets, batch: int) -> OperatorState:
     state = OperatorState(identity, batch=batch)
     held = {bucket: BucketState(pages, _plan(pages)) for bucket, pages in buckets.items()}
-    marks = [one.directory.watermark for one in held.values()]
+    marks = [one.manifest.watermark for one in held.values()]
     state.watermark = max((mark for mark in marks if mark), default=None)
     for bucket, bucket_state in held.items():
         with state_of(title, bucket):
             _add(state, bucket_state)
         pages = buckets[bucket]
-        state.bytes += sum(len(page) for name, page in pages.items() if name != "directory")
+        state.bytes += sum(len(page) for name, page in pages.items() if name != "manifest")
     return state
 
 
 def _plan(pages: MemoryPages) -> str:
-    if "directory" not in pages:
+    if "manifest" not in pages:
         raise StateError(
-            "pages are stored without a directory: two writers may have broken the state. "
+            "pages are stored without a manifest: two writers may have broken the state. "
             "`tidegate repair CHECKPOINT` goes back to the last version that is whole"
         )
-    return Directory.from_bytes(pages["directory"]).plan
+    return Manifest.from_bytes(pages["manifest"]).plan
 
 
 def _add(total: OperatorState, bucket: BucketState) -> None:
-    directory = bucket.directory
+    manifest = bucket.manifest
     total.buckets += 1
-    total.pages += len(directory.pages)
+    total.pages += len(manifest.pages)
     slicing, lateness = _ending(total.identity)
     total.open += count_open(bucket, slicing, lateness, total.watermark)
     total.keys += count_keys(bucket)
-    if directory.timer is not None:
-        due = directory.timer * 1000
+    if manifest.timer is not None:
+        due = manifest.timer * 1000
         total.next_due = due if total.next_due is None else min(due, total.next_due)
 
 

@@ -143,11 +143,11 @@ class KernelHost:
     ) -> Iterator[Message]:
         """What one operator put out, as those that read it take it; all else passes by."""
         for message in messages:
-            is_result = message.kind == Kind.OUTPUT and message.name == above.outlet
+            is_result = message.kind == Kind.OUTPUT and message.name == above.output_channel
             if is_result and ways:
                 rows = above.unpack(blobs.decode(message.blob or b""))
                 yield from self._along(ways, rows, message.bucket)
-            if not (is_result and ways) or above.outlet != MAIN:
+            if not (is_result and ways) or above.output_channel != MAIN:
                 yield message
 
     def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Message]:
