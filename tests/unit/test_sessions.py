@@ -23,9 +23,9 @@ from tidegate.errors import (
 )
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import COUNTER, Clock
 from tidegate.operators.kernels import kernels_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.plan.counters import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
@@ -251,7 +251,7 @@ def test_every_row_in_is_accounted_for():
 def test_rows_travel_only_where_the_late_policy_needs_them(policy):
     def bytes_of(late):
         plan = plan_of(session(SECOND), late=late)
-        schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+        schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
         return sum(len(parcel.blob or b"") for parcel in kernels_of(compile(plan))[0].pack(table, [0]))
 
@@ -319,7 +319,7 @@ def test_nothing_is_left_when_all_sessions_have_closed(emission):
 def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     plan = plan_of(session(10), emission=OnWindowClose(), lateness=3)
     kernel, state = kernels_of(compile(plan))[0], BucketState(MemoryPages(), "plan")
-    schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+    schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
     packed = kernel.pack(to_arrow([at(5), at(30)], schema), [0])
     inputs = [parcel for parcel in packed if not parcel.channel.startswith(COUNTER)]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 18

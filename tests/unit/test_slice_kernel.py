@@ -7,8 +7,8 @@ from tests.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
 from tests.unit.windows import final_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import COUNTER, Clock
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.plan.counters import COUNTERS
@@ -218,7 +218,7 @@ def test_keys_times_span_may_exceed_64_bits(window, emission):
 def test_a_bucket_is_woken_when_its_window_is_due_and_not_before():
     plan = plan_of(hopping(10), lateness=3)
     kernel, state = SliceKernel(plan), BucketState(MemoryPages(), "plan")
-    schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+    schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
     inputs = [
         p for p in kernel.pack(to_arrow([at(5)], schema), [0]) if not p.channel.startswith(COUNTER)
     ]
@@ -285,7 +285,7 @@ def test_a_row_in_a_gap_is_not_carried_with_late_ones(policy):
 def test_rows_travel_only_where_the_late_policy_needs_them(policy):
     def bytes_of(late):
         plan = plan_of(hopping(SECOND), ROWS, late=late)
-        schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+        schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
         return sum(len(parcel.blob or b"") for parcel in SliceKernel(plan).pack(table, [0]))
 

@@ -10,21 +10,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.operators import blobs, keys
+from tidegate.operators import blobs, invalid_rows, keys
 from tidegate.operators.kernel import Clock, Outcome, Parcel, Port, count_parcels
 from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived
-from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
+from tidegate.plan.channels import MAIN
 from tidegate.plan.inlets import Inlet
 from tidegate.plan.passages import Admit, Dedupe, Reorder
 from tidegate.plan.windowing import Emit
-
-#: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
-#: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
-BROKEN, REASON_END = "__tidegate_broken", "\0"
 
 #: How many rows a partial state stands for.
 ROWS = "__tidegate_rows"
@@ -32,9 +26,6 @@ ROWS = "__tidegate_rows"
 PARTIALS, _OWNER = "partials", "__tidegate_owner"
 
 Put = Callable[["pl.DataFrame"], None]
-
-#: Why rows cannot be used, and which of them; a row is judged by the first that applies.
-Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +91,8 @@ class KeyedInput(ABC):
         self.known_keys = self.keys
         self.router = SideOutputRouter(inlet.late, self.time, inlet.lateness)
         self.row_schema = inlet.feed.schema
-        self.faults: list[Fault] = [(f"event time {self.time!r} is null", self._without_time)]
+        #: Which rows are invalid here.
+        self.invalid = [invalid_rows.needs_time(self.time)]
 
     @abstractmethod
     def preaggregate(self, rows: pa.Table, counts: Counter[str], *, owners: bool) -> Partials:
@@ -122,27 +114,14 @@ class KeyedInput(ABC):
     # -- pack ---------------------------------------------------------------------------------
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Parcel]:
-        counts: Counter[str] = Counter()
-        for reason, find in self.faults:
-            hit = find(rows)
-            if pc.any(hit).as_py():
-                broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
-                counts["errors"] += broken.num_rows
-                yield self._errors(reason, broken, buckets[0])
+        rows, errors = invalid_rows.separate(rows, self.invalid, buckets[0])
+        yield from errors
+        counts = Counter(errors=sum(parcel.rows for parcel in errors))
         if self.counted_as is not None:
             counts[self.counted_as] = rows.num_rows
         packed = self.preaggregate(rows, counts, owners=self.carries_rows)
         yield from count_parcels(buckets[0], counts)
         yield from self._parcels(rows, packed, buckets)
-
-    def _without_time(self, rows: pa.Table) -> pa.ChunkedArray:
-        return rows.column(self.time).is_null()
-
-    def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Parcel:
-        texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
-        reasons = [known[0] if known else reason for *known, _ in texts]
-        table = pa.table([reasons, [row for *_, row in texts]], schema=ERRORS)
-        return Parcel(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
 
     def _parcels(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Parcel]:
         if not len(packed.states):
@@ -267,14 +246,3 @@ def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 def in_schema(schema: pa.Schema, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
     """Rows of a schema from columns by name, times as numbers among them."""
     return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
-
-
-def _as_text(broken: pa.Table) -> list[str]:
-    """Broken rows as the errors channel shows them; those that broke on their way have no text yet."""
-    known = BROKEN in broken.column_names
-    texts: list[str | None] = broken.column(BROKEN).to_pylist() if known else [None] * broken.num_rows
-    told = [text for text in texts if text is not None]
-    if len(told) == len(texts):
-        return told
-    rows = row_texts(broken.drop_columns(BROKEN) if known else broken)
-    return [text or own for text, own in zip(texts, rows, strict=True)]

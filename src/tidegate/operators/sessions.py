@@ -11,10 +11,10 @@ from collections import Counter
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.operators import blobs, keys
 from tidegate.operators.accumulators import TIME
+from tidegate.operators.invalid_rows import needs_gap
 from tidegate.operators.keyed import ROWS, Partials, Turn
 from tidegate.operators.late import instants
 from tidegate.operators.session_emit import Changed, carried, session_emit
@@ -44,10 +44,7 @@ class SessionKernel(WindowKernel):
         self.window = window
         self.emit = session_emit(plan.emission, self.accumulators)
         if isinstance(window.gap, str):
-            self.faults += [
-                (f"gap {window.gap!r} is null", lambda rows: rows.column(window.gap).is_null()),
-                (f"gap {window.gap!r} is not positive", lambda rows: pc.less_equal(self._gap(rows), 0)),
-            ]
+            self.invalid += needs_gap(window.gap)
 
     def stages(self) -> list[str]:
         """The physical operators, in the order rows pass them."""

@@ -281,7 +281,7 @@ def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
     others = origin.sinks if isinstance(origin, Planned) else relation.sinks
     for channel, sink in others.items():
         if main is not None and sink.name == main.name:
-            rows = "broken" if channel == ERROR_CHANNEL else "late"
+            rows = "invalid" if channel == ERROR_CHANNEL else "late"
             raise text.refuse(
                 place, f"sink {sink.name!r} takes the {rows} rows: results need another one"
             )

@@ -16,9 +16,9 @@ import pyarrow as pa
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
 from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.late import THE_END
 from tidegate.operators.row_text import row_text
 from tidegate.operators.shedding import Decision
@@ -168,8 +168,8 @@ class KernelHost:
                 yield from outcome.parcels(label)
 
     def _table(self, source: Source, gap: str | None, rows: Sequence[Row]) -> pa.Table:
-        schema = source.schema.append(pa.field(BROKEN, pa.string()))
-        return to_arrow(({**row, BROKEN: _broken(row, source.time, gap)} for row in rows), schema)
+        schema = source.schema.append(pa.field(INVALID_ROW, pa.string()))
+        return to_arrow(({**row, INVALID_ROW: _invalid(row, source.time, gap)} for row in rows), schema)
 
     def _step(self, place: Slot, inputs: Sequence[Parcel], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[place]
@@ -194,8 +194,8 @@ class KernelHost:
         result.put(parcel.channel, *table.to_pylist())
 
 
-def _broken(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
-    """A row that cannot be used, as text: it lacks its event time, or its own gap."""
+def _invalid(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
+    """An invalid row as text: it lacks its event time, or its own gap."""
     gap = timedelta.max if gap_column is None else row.get(gap_column)
     usable = row.get(time) is not None and gap is not None and gap > timedelta(0)
     return None if usable else row_text(row)
