@@ -69,7 +69,7 @@ class _Builder:
         except PipelineError:
             raise
         except PlanError as error:
-            raise self._document.error(path, str(error)) from error
+            raise self._document.error(path, error.written_in("yaml")) from error
 
     # -- streams and sinks ------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class _Builder:
         if declared is None:
             raise PlanError(
                 "the stream does not say where its event time is: add 'eventtime: {column: …}', or "
-                "'eventtime.enabled: false' to the pipeline's options for the time rows come at"
+                "'eventtime.enabled: false' to the options, which counts rows at the time they arrive"
             )
         return {
             "time": declared.column,
@@ -151,7 +151,7 @@ class _Builder:
             [select] = program.selects
             errors = select.sinks.get(ERROR_CHANNEL)
             if errors is not None and errors.name != ERROR_CHANNEL:
-                raise PlanError("ERRORS TO: in a file the sink of broken rows is called 'errors'")
+                raise PlanError("ERRORS TO: in a file the sink of invalid rows is called 'errors'")
         insert = replace(select, sinks=sinks)
         with self._at("sinks", MAIN):
             check_identity(insert)

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, TypeMismatch
+from tidegate.errors import PlanError, Sentence, TypeMismatch
 from tidegate.plan.channels import MAIN, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
 from tidegate.plan.counters import ADMISSION_COUNTERS, DEDUPE_COUNTERS, LATE_AT_WATERMARK
@@ -32,7 +32,7 @@ class _Passage:
     by_row: ClassVar[bool] = True
     #: Do rows go on in the batch they come in? Then whoever reads them judges them as a source's.
     passes: ClassVar[bool] = True
-    no_events: ClassVar[str | None] = None
+    no_events: ClassVar[Sentence | None] = None
     #: What metrics, plans and messages call it.
     title: ClassVar[str]
     counters: ClassVar[tuple[str, ...]] = ()

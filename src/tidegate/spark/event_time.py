@@ -49,7 +49,7 @@ def _read(type: EventTimeType, value: Column, kind: DataType) -> Column:
     match type.name:
         case "timestamp":
             return _timestamp(value, kind)
-        case "unixtimestamp_s":
+        case "unixtimestamp" | "unixtimestamp_s":
             return _seconds(value, kind)
         case "unixtimestamp_ms":
             return _in_range(value, 1_000, F.timestamp_millis(value))

@@ -241,7 +241,7 @@ def _source(relation: Relation, stream: Stream, place: Place) -> tuple[Source, I
         raise text.refuse(
             place,
             f"stream {stream.name!r} has no event time: declare WATERMARK FOR column AS column, or "
-            "'eventtime.column'",
+            "'eventtime.column'; 'eventtime.enabled' = 'false' counts rows at the time they arrive",
         )
     time = _time_name(relation, stream, place) if isinstance(stream.time, str) else None
     schema = relation.types.schema()
