@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.dataflow import compile
-from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
+from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkAligner, WatermarkGenerator
 from tidegate.operators import blobs
 from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import COUNTER, GAUGE, ROWS_IN, Clock, Kernel, Outcome, Parcel
@@ -61,8 +61,9 @@ class KernelHost:
         #: What is said about the load, in plans that shed.
         self.decision: Decision | None = None
         self.sources = self.dataflow.sources
-        self.generators = [WatermarkGenerator(source.tolerance, as_spark) for source in self.sources]
-        self.aligner = WatermarkAligner(tuple(map(str, range(len(self.sources)))))
+        generator = SparkWatermarkGenerator if as_spark else WatermarkGenerator[int]
+        self.generators = [generator(source.tolerance) for source in self.sources]
+        self.aligner = WatermarkAligner[int](map(str, range(len(self.sources))))
         self.now = 0
         self._labels = range(buckets)
         self._buckets = {place: Bucket() for place in self._places()}
