@@ -335,7 +335,7 @@ def test_a_bucket_asks_to_be_woken_at_a_time_a_timer_can_hold(emission):
     """Before 1970 Spark knows no watermark; the host checks what the kernel asks for."""
     host = KernelHost(plan_of(session(10), emission=emission), as_spark=True)
     results = [host.batch([at(-50)]) for _ in range(3)]
-    assert [result.watermark for result in results] == [None] * 3
+    assert [result.watermark_micros for result in results] == [None] * 3
     last = [row["n"] for result in (*results, host.end()) for row in result.main][-1]
     assert last == 3
 

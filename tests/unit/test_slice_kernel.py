@@ -191,7 +191,7 @@ def test_a_bucket_asks_to_be_woken_at_a_time_a_timer_can_hold(emission):
     """Before 1970 Spark knows no watermark; the host checks what the kernel asks for."""
     host = KernelHost(plan_of(hopping(10), emission=emission), as_spark=True)
     for _ in range(3):
-        assert host.batch([at(-50)]).watermark is None
+        assert host.batch([at(-50)]).watermark_micros is None
     assert sum(row["n"] for row in host.end().main if row.get("op") != "-U") >= 3 or emission == UPDATE
 
 

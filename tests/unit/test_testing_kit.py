@@ -192,9 +192,10 @@ def test_rows_too_many_or_too_few_and_counters_are_noticed():
     assert len(differences(PLAN, result(), twice)) == len(differences(PLAN, twice, result())) == 1
     counted, elsewhere = result(), result()
     counted.counts["late_rows"] = 1
-    elsewhere.watermark = None
+    elsewhere.watermark_micros = None
     assert differences(PLAN, result(), counted) == ["counters: expected {}, got {'late_rows': 1}"]
-    assert differences(PLAN, result(), elsewhere) == ["watermark: expected 5, got None"]
+    told = "watermark: expected 1970-01-01 00:00:00.000005+00:00, got None"
+    assert differences(PLAN, result(), elsewhere) == [told]
 
 
 class ForgetfulKernel:

@@ -132,7 +132,7 @@ class _Builder:
         steps = () if query.where is None else (Projection(where=query.where),)
         plan = self._plan(query, read)
         kept = {name: name for name in plan.schema.names}
-        return Insert(plan, tuple(Input(stream, steps) for stream in read), kept=kept, sinks=sinks)
+        return Insert(plan, tuple(_input(stream, steps) for stream in read), kept=kept, sinks=sinks)
 
     def compiled(
         self,
@@ -184,6 +184,10 @@ class _Builder:
     def _events(self, stream: Stream) -> Events:
         with self._at("streams", stream.name, "eventtime"):
             return Events((), stream.source())
+
+
+def _input(stream: Stream, steps: tuple[Projection, ...]) -> Input:
+    return Input(stream, steps, {name: name for name in stream.schema.names})
 
 
 def _stream_named(name: str, streams: Mapping[str, Stream]) -> Stream:

@@ -246,7 +246,7 @@ def _source(relation: Relation, stream: Stream, place: Place) -> tuple[Source, I
     time = _time_name(relation, stream, place) if isinstance(stream.time, str) else None
     schema = relation.types.schema()
     with text.at(place):
-        return stream.source(schema, time), Input(stream, relation.steps)
+        return stream.source(schema, time), Input(stream, relation.steps, relation.kept)
 
 
 def _time_name(relation: Relation, stream: Stream, place: Place) -> str:
@@ -286,7 +286,7 @@ def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
                 place, f"sink {sink.name!r} takes the {rows} rows: results need another one"
             )
     if isinstance(origin, Stream):
-        return Insert(None, (Input(origin, relation.steps),), sinks={**sinks, **others})
+        return Insert(None, (Input(origin, relation.steps, relation.kept),), sinks={**sinks, **others})
     kept = {**relation.kept, **({OP.name: OP.name} if relation.retracts else {})}
     insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **others})
     with text.at(place):

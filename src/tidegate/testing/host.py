@@ -75,7 +75,7 @@ class KernelHost:
         `worker` is the process whose memory the batch meets: the one that served the batch before,
         or another, which may be several batches behind. `packs` is how many partitions pack rows.
         """
-        result = self._run(rows, self.watermark, worker, packs)
+        result = self._run(rows, self.watermark_micros, worker, packs)
         self.observe(*rows)
         return result
 
@@ -86,15 +86,20 @@ class KernelHost:
             seen = self.generators[number].observe(micros_of(t) for t in times if t is not None)
             self.aligner.update(str(number), seen)
 
+    def advance_to(self, watermark: int) -> None:
+        """Move the watermark of every source on, without rows."""
+        for number, generator in enumerate(self.generators):
+            self.aligner.update(str(number), generator.advance_to(watermark))
+
     @property
-    def watermark(self) -> int | None:
+    def watermark_micros(self) -> int | None:
         """The lowest of the sources' watermarks; none while one has not spoken."""
         return self.aligner.watermark
 
     def failed_batch(self, *rows: Sequence[Row], worker: int = 0) -> None:
         """An attempt at a micro-batch that is not committed: only the worker's memory has seen it."""
         kept = {place: Bucket(MemoryPages(b.pages), b.due) for place, b in self._buckets.items()}
-        self._run(rows, self.watermark, worker, 1)
+        self._run(rows, self.watermark_micros, worker, 1)
         self._buckets = kept
 
     def end(self) -> BatchResult:
