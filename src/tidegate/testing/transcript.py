@@ -82,6 +82,7 @@ class Transcript:
 
     @property
     def counters(self) -> Sequence[str]:
+        """The counters that a script can name."""
         return self.dataflow.counters
 
     @property
