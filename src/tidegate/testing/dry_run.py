@@ -48,6 +48,7 @@ class DryRun:
     by it. `watermark` follows from the rows of earlier batches, and a test can set it as well.
 
     >>> import pyarrow as pa
+    >>> from tidegate.testing import at
     >>> clicks = Stream(pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string())]))
     >>> counts = tg.events(clicks, time="ts").window(tg.tumbling("10 s")).agg(n=tg.count())
     >>> run = DryRun(counts)
