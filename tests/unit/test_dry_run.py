@@ -135,6 +135,18 @@ def test_a_watermark_does_not_go_back():
     assert run.watermark == at(20)
 
 
+@pytest.mark.parametrize("given", [None, 10, "2024-05-01T12:00:10Z"])
+def test_a_watermark_is_a_datetime(given):
+    with pytest.raises(TypeError, match=r"a watermark is a datetime, such as testing.at\(60\), got"):
+        DryRun(counted()).watermark = given
+
+
+@pytest.mark.parametrize("given", ["SELECT 1", CLICKS, None])
+def test_what_is_no_program_is_refused(given):
+    with pytest.raises(PlanError, match=r"tidegate.sql.compile gives, got (str|Stream|NoneType)"):
+        DryRun(given)
+
+
 def test_processing_time_has_no_watermark_to_set():
     run = DryRun(tg.events(CLICKS, time=tg.processing_time()).window(TEN).agg(n=tg.count()))
     with pytest.raises(PlanError, match="processing time goes by `now`"):

@@ -90,6 +90,8 @@ class DryRun:
     def watermark(self, watermark: datetime) -> None:
         if self._host is None or any(source.processing_time for source in self._host.sources):
             raise PlanError("only event time has a watermark to set; processing time goes by `now`")
+        if not isinstance(watermark, datetime):
+            raise TypeError(f"a watermark is a datetime, such as testing.at(60), got {watermark!r}")
         before, after = self._host.watermark_micros, micros_of(watermark)
         if before is not None and after < before:
             raise WatermarkViolation(

@@ -129,7 +129,14 @@ class Subject:
     def of(cls, program: Program, spark: Session | None) -> Subject:
         if isinstance(program, SqlProgram):
             program = _only(program)
-        return _of_query(program, spark) if isinstance(program, Insert) else _of_plan(program.node)
+        if isinstance(program, Insert):
+            return _of_query(program, spark)
+        if not hasattr(program, "node"):
+            raise PlanError(
+                "a dry run takes a result of the Python API, or what tidegate.sql.compile gives, "
+                f"got {type(program).__name__}"
+            )
+        return _of_plan(program.node)
 
     @property
     def channels(self) -> dict[str, pa.Schema]:
