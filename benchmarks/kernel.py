@@ -18,9 +18,9 @@ from benchmarks.engines import row_plan
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import Clock
 from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import Kind, Message
 from tidegate.operators.state import BucketState, MemoryPages, Resident
 from tidegate.optimize import optimize
@@ -56,7 +56,7 @@ def _batches(dataset: Dataset) -> Iterator[pa.Table]:
     folder = data.folder(dataset)
     for index in range(dataset.batches):
         rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.glob(f"b{index:04d}-*")))
-        yield rows.append_column(BROKEN, pa.nulls(rows.num_rows, pa.string())).combine_chunks()
+        yield rows.append_column(INVALID_ROW, pa.nulls(rows.num_rows, pa.string())).combine_chunks()
 
 
 class OneThread:

@@ -77,8 +77,8 @@ TIME = [
     Mutant(
         "the watermark never goes back",
         "dataflow/watermarks.py",
-        "self.watermark is None or reached > self.watermark",
-        "self.watermark is None or reached != self.watermark",
+        "self._watermark is None or watermark > self._watermark",
+        "self._watermark is None or watermark != self._watermark",
         "tests/unit/test_watermarks.py::test_time_that_goes_on_without_rows_does_not_go_back_either",
     ),
     Mutant(
@@ -91,7 +91,7 @@ TIME = [
     Mutant(
         "an operator waits for all its inputs",
         "dataflow/watermarks.py",
-        "return min(known) if known and len(known) == len(reached) else None",
+        "return min(known) if known and len(known) == len(names) else None",
         "return min(known) if known else None",
         "tests/unit/test_watermarks.py::test_an_operator_has_the_minimum_of_its_inputs_less_what_it_holds_back",
     ),

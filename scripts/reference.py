@@ -13,6 +13,7 @@ from tidegate import sql, testing
 from tidegate.api import aggregates, windows
 from tidegate.api.events import KeyedEvents, Result, Stream, WindowedEvents
 from tidegate.connectors import MemorySink
+from tidegate.dataflow import watermarks as pieces_of_watermarks
 from tidegate.operators.snapshot import Snapshot
 from tidegate.plan.event_time import EventTimeTypes
 from tidegate.spark.query import Query
@@ -50,11 +51,24 @@ def areas() -> dict[str, tuple[object, Entries]]:
         "Results": (Result, members("result", Result) | chosen("together")),
         "Sinks": (tg.sinks, functions("tg.sinks", tg.sinks) | members("memory", MemorySink)),
         "Queries": (Query, members("query", Query)),
+        "Watermarks": (pieces_of_watermarks, watermarks()),
         "Snapshots": (Snapshot, chosen("read_snapshot")),
         "Errors": (tg.errors, {}),
         "SQL": (sql, exported(sql)),
         "Testing": (testing, exported(testing)),
     }
+
+
+def watermarks() -> Entries:
+    pieces = {
+        "generator": tg.WatermarkGenerator,
+        "aligner": tg.WatermarkAligner,
+        "propagator": tg.WatermarkPropagator,
+    }
+    found: Entries = {}
+    for name, piece in pieces.items():
+        found |= {f"tg.{piece.__name__}": piece} | members(name, piece)
+    return found
 
 
 def chosen(names: str) -> Entries:

@@ -84,7 +84,7 @@ class AttemptHost(KernelHost):
         """Run the next version on an executor, from the state as that executor sees it."""
         before = {slot: self._loaded(executor, slot) for slot in self._slots}
         self._buckets = {slot: Bucket(Pages(one.pages), one.due) for slot, one in before.items()}
-        result = self._run(rows, self.watermark, executor, 1)
+        result = self._run(rows, self.watermark_micros, executor, 1)
         after = self._buckets
         changes = {
             slot: Changelog.between(

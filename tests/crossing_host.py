@@ -16,9 +16,9 @@ from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.feeds import Source
 from tidegate.spark.crossing import MESSAGE, Crossings, Entrance
-from tidegate.spark.sources import _carrier
+from tidegate.spark.invalid_rows import carrier
 from tidegate.testing import KernelHost
-from tidegate.testing.host import _broken
+from tidegate.testing.host import _invalid
 from tidegate.testing.table import Row, to_arrow
 
 
@@ -55,14 +55,14 @@ class CrossingHost(KernelHost):
     def _pack(
         self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
     ) -> Iterator[Message]:
-        carrier, gap, apart = _carrier(source), gap_at_source(ways), take_steps_or_part(ways)
+        marks, gap, apart = carrier(source), gap_at_source(ways), take_steps_or_part(ways)
         fields = {field.name: field for field in source.schema}
-        named = {source.time: fields[source.time]} | fields | {carrier: pa.field(carrier, pa.string())}
-        enter = Entrance(0, pa.schema(named.values()), carrier, list(self._labels), apart)
+        named = {source.time: fields[source.time]} | fields | {marks: pa.field(marks, pa.string())}
+        enter = Entrance(0, pa.schema(named.values()), marks, list(self._labels), apart)
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = (
-                row | {carrier: _broken(row, source.time, gap) or row.get(carrier)}
+                row | {marks: _invalid(row, source.time, gap) or row.get(marks)}
                 for row in rows[start : start + size]
             )
             table = to_arrow(some, pa.schema(named.values()))

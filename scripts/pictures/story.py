@@ -76,11 +76,11 @@ class Story:
 
     def _watermarks(self, beat: Beat) -> list[float] | None:
         """That of the sources, and in a chain that of the second operator."""
-        if self.time is not None or beat.result.watermark == THE_END:
+        if self.time is not None or beat.result.watermark_micros == THE_END:
             return None
-        if beat.result.watermark is None:
+        if beat.result.watermark_micros is None:
             return []
-        watermark = _seconds(beat.result.watermark)
+        watermark = _seconds(beat.result.watermark_micros)
         feed = self.plan.inputs[0].feed
         behind = [] if feed.operator is None else [watermark - feed.hold_back / 1_000_000]
         return [watermark, *behind]

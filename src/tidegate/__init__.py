@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidegate.api.snapshots import read_snapshot
     from tidegate.api.together import together
     from tidegate.api.windows import hopping, session, sliding, tumbling
+    from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator, WatermarkPropagator
     from tidegate.plan.aggregate import Aggregate
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
     from tidegate.plan.sla import declare_sla as sla
@@ -46,6 +47,9 @@ else:
         "tidegate.api.snapshots": ("read_snapshot",),
         "tidegate.api.together": ("together",),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
+        "tidegate.dataflow.watermarks": (
+            "WatermarkAligner", "WatermarkGenerator", "WatermarkPropagator",
+        ),
         "tidegate.plan.aggregate": ("Aggregate",),
         "tidegate.spark.session": ("local_spark",),
     }  # fmt: skip
@@ -72,6 +76,9 @@ else:
 
 __all__ = [
     "Aggregate",
+    "WatermarkAligner",
+    "WatermarkGenerator",
+    "WatermarkPropagator",
     "approx_count_distinct",
     "at",
     "collect",

@@ -1,6 +1,6 @@
 """A click stream through windows and sessions, end to end: `python -m tidegate.demo [folder]`.
 
-Writes JSON files with clicks that are out of order, late, doubled or broken; runs a streaming query
+Writes JSON files with clicks that are out of order, late, doubled or invalid; runs a streaming query
 over them; shows its progress; then reads back what the query wrote and checks that no row is lost.
 """
 
@@ -40,7 +40,7 @@ GAP, OFFLINE = timedelta(seconds=20), timedelta(minutes=4)
 
 PAGES = {"home": 0.40, "search": 0.25, "product": 0.20, "cart": 0.10, "checkout": 0.05}
 SCHEMA = "id bigint, page string, user string, spend double, load_ms double, sent_at string"
-BROKEN_TIMES = ["", "yesterday", "2026-13-01T12:00:00Z", None]
+INVALID_TIMES = ["", "yesterday", "2026-13-01T12:00:00Z", None]
 RETRACTIONS = ("-D", "-U")
 SHOWN_BATCHES = 13
 
@@ -132,8 +132,8 @@ def make_clicks(count: int, rng: np.random.Generator) -> pl.DataFrame:
     delay = delays(count, rng)
     arrival = np.sort(rng.uniform(0, FILES * FILE_SPAN.total_seconds(), count))
     sent_at = instants(arrival - delay).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_numpy().astype(object)
-    broken = rng.random(count) < 0.002
-    sent_at[broken] = rng.choice(np.array(BROKEN_TIMES, dtype=object), broken.sum())
+    invalid = rng.random(count) < 0.002
+    sent_at[invalid] = rng.choice(np.array(INVALID_TIMES, dtype=object), invalid.sum())
     return pl.DataFrame(
         {
             "id": np.arange(count),
@@ -329,18 +329,18 @@ class Report:
             f"{row['behind'].total_seconds():.0f} s behind the watermark {clock(row['watermark'])}"
         )
         row = errors.sort("row").row(-1, named=True)
-        self.console.print(f"{len(errors):,} broken clicks. One of them: {row['reason']}: {row['row']}")
+        self.console.print(f"{len(errors):,} invalid clicks. One of them: {row['reason']}: {row['row']}")
 
     def _print_check(self, windows: pl.DataFrame) -> bool:
-        """Every row is counted, late or broken; a counted one is in all windows around its time."""
+        """Every row is counted, late or invalid; a counted one is in all windows around its time."""
         counted, rest = divmod(int(windows["clicks"].sum()), WINDOWS_PER_CLICK)
         doubled = counted - int(windows["distinct"].sum()) // WINDOWS_PER_CLICK
-        late, broken = self.metrics["late_rows"], self.metrics["errors"]
-        balanced = rest == 0 and self.written == self.metrics["rows_in"] == counted + late + broken
+        late, invalid = self.metrics["late_rows"], self.metrics["errors"]
+        balanced = rest == 0 and self.written == self.metrics["rows_in"] == counted + late + invalid
         mark = "[green]adds up[/]" if balanced else "[red]does not add up[/]"
         self.console.print(
             f"\n{self.written:,} rows in = {counted:,} counted ({doubled:,} of them retries) "
-            f"+ {late:,} late + {broken:,} broken: {mark}"
+            f"+ {late:,} late + {invalid:,} invalid: {mark}"
         )
         return balanced
 

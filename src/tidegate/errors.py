@@ -27,7 +27,25 @@ TidegateError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Literal
+
+#: What programs are written in.
+Language = Literal["python", "sql", "yaml"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a message that each language writes in its own way."""
+
+    python: str
+    sql: str
+    yaml: str
+
+
+#: A message in parts: text that is the same everywhere, and terms.
+Sentence = tuple[str | Term, ...]
 
 
 class TidegateError(Exception):
@@ -36,6 +54,15 @@ class TidegateError(Exception):
 
 class PlanError(TidegateError, ValueError):
     """The program is wrong; nothing has been started."""
+
+    def __init__(self, *sentence: str | Term) -> None:
+        self._sentence = sentence
+        super().__init__(self.written_in("python"))
+
+    def written_in(self, language: Language) -> str:
+        """The message for somebody who writes that language."""
+        parts = self._sentence
+        return "".join(part if isinstance(part, str) else getattr(part, language) for part in parts)
 
 
 class DurationError(PlanError):

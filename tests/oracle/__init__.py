@@ -96,7 +96,7 @@ class Operator:
     def batch(self, sources: Iterator[Sequence[Row]], result: BatchResult, now: int) -> list[Row]:
         """What it puts out, given what those above it do; all that goes elsewhere is in the result."""
         inputs = [self._rows_of(feed, sources, result, now) for feed in self.feeds]
-        watermark = result.watermark
+        watermark = result.watermark_micros
         got = self.rules.batch(inputs, None if watermark is None else watermark - self.behind, now)
         result.counts += got.counts
         rows = got.channels.pop(MAIN, [])

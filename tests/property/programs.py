@@ -281,7 +281,7 @@ def assert_same(program: Program, expected: list[BatchResult], actual: list[Batc
     for number, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
         found = differences(program.plan, wanted, got)
         if found:
-            note(f"batch {number}, watermark {wanted.watermark}")
+            note(f"batch {number}, watermark {wanted.watermark_micros}")
         assert not found, "\n".join([f"batch {number}:", *found])
 
 

@@ -91,7 +91,7 @@ def test_each_batch_admits_what_the_rules_say(arrival, data):
             if step.fails_first:
                 host.failed_batch(step.rows, worker=step.worker)
             got = host.batch(step.rows, worker=step.worker)
-            expected = oracle.batch(step.rows, got.watermark, host.now)
+            expected = oracle.batch(step.rows, got.watermark_micros, host.now)
             p.assert_same(p.Program(plan, []), [expected], [got])
 
 

@@ -90,4 +90,4 @@ class Turns:
 
     def closes(self, row, result):
         closed = p.micros_of(row["window_end"]) + self.lateness
-        return result.watermark is not None and closed <= result.watermark
+        return result.watermark_micros is not None and closed <= result.watermark_micros

@@ -90,7 +90,8 @@ def assert_each_id_once(program):
     for step, got in zip((*program.steps, p.Step([])), p.run_kernel(program), strict=True):
         for row in got.main:
             own = tuple(came[row["price"]][name] for name in program.plan.keyed.keys)
-            forgotten = got.watermark is not None and known.get(own, -1 << 60) + within <= got.watermark
+            reached = got.watermark_micros
+            forgotten = reached is not None and known.get(own, -1 << 60) + within <= reached
             assert own not in known or forgotten
             known[own] = micros_of(row["ts"])
         counts = got.counts

@@ -344,7 +344,7 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(kinds, data):
             for side, time in zip(step.rows, TIMES, strict=True)
         ]
         actual.append(host.batch(*rows))
-        reached = actual[-1].watermark
+        reached = actual[-1].watermark_micros
         assert reached is None or reached % 1000 == 0
         expected.append(oracle.batch_of(rows, reached))
     p.assert_same(program, [*expected, oracle.end()], [*actual, host.end()])

@@ -58,7 +58,7 @@ def check(columns: dict[str, pa.DataType], data: st.DataObject, values: st.Searc
             for key, time, value in data.draw(st.lists(rows, max_size=8))
         ]
         got = host.batch(batch, worker=data.draw(st.integers(0, 1)))
-        p.assert_same(p.Program(plan, []), [oracle.batch(batch, got.watermark)], [got])
+        p.assert_same(p.Program(plan, []), [oracle.batch(batch, got.watermark_micros)], [got])
     p.assert_same(p.Program(plan, []), [oracle.end()], [host.end()])
 
 

@@ -92,7 +92,7 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(late, data):
             for row in step.rows
         ]
         result = host.batch(rows)
-        expected = oracle.batch(rows, result.watermark)
+        expected = oracle.batch(rows, result.watermark_micros)
         p.assert_same(program, [expected], [result])
         p.assert_in_order(program, expected.main, result.main)
 

@@ -42,8 +42,8 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
         host.now += step.pause
         rows = [stretched_row(row) for row in step.rows]
         result = host.batch(rows)
-        assert result.watermark is None or result.watermark % 1000 == 0
-        p.assert_same(program, [oracle.batch(rows, result.watermark, host.now)], [result])
+        assert result.watermark_micros is None or result.watermark_micros % 1000 == 0
+        p.assert_same(program, [oracle.batch(rows, result.watermark_micros, host.now)], [result])
 
 
 def stretched(window):

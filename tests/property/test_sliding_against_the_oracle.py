@@ -168,8 +168,8 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(window, late, data):
     for step in program.steps:
         rows = [stretched(row) for row in step.rows]
         result = host.batch(rows)
-        assert result.watermark is None or result.watermark % 1000 == 0
-        p.assert_same(program, [oracle.batch(rows, result.watermark)], [result])
+        assert result.watermark_micros is None or result.watermark_micros % 1000 == 0
+        p.assert_same(program, [oracle.batch(rows, result.watermark_micros)], [result])
 
 
 def stretched(row):

@@ -128,7 +128,7 @@ def test_each_branch_is_as_it_is_alone(data):
     alone = {name: p.unnumbered(outcomes(optimize(branch), made, buckets)) for name, branch in own}
     for name, branch in own:
         for number, (one, all_) in enumerate(zip(alone[name], together, strict=True)):
-            assert one.watermark == all_.watermark
+            assert one.watermark_micros == all_.watermark_micros
             found = row_differences(branch, "main", one.main, all_.channels.get(name, []))
             assert not found, f"{name}, batch {number}: {found}"
             # Alone, what both sides of a join read is there twice, with what it sets apart.

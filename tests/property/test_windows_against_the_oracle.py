@@ -126,6 +126,6 @@ def test_the_watermark_of_spark_counts_whole_milliseconds(emission, data):
         rows = [row | {"ts": row["ts"] and row["ts"].replace(second=1) + late * 9} for row in step.rows]
         host.now += step.pause
         result = host.batch(rows)
-        assert result.watermark is None or result.watermark % 1000 == 0
-        expected = oracle.batch(rows, result.watermark, host.now)
+        assert result.watermark_micros is None or result.watermark_micros % 1000 == 0
+        expected = oracle.batch(rows, result.watermark_micros, host.now)
         p.assert_same(program, [expected], [result])

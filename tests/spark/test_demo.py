@@ -21,7 +21,7 @@ def test_the_demonstration_shows_a_merged_visit_and_accounts_for_every_row(
     shown = capsys.readouterr().out
     assert "adds up" in shown
     assert "late clicks. The latest" in shown
-    assert "broken clicks" in shown
+    assert "invalid clicks" in shown
 
     story = demo.merged_visit(demo.rows_in(paths.visits))
     last = story.filter(pl.col("batch") == story["batch"].max())

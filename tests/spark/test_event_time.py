@@ -130,8 +130,23 @@ def test_what_does_not_fit_64_bits_is_unreadable(spark: Any, unit: str, factor: 
     ],
 )
 def test_fractions_of_seconds(spark: Any, kind: str, given: str, expected: int | None) -> None:
-    [found] = read(values(spark, kind, [given]), plain("ts", "unixtimestamp_s"))
-    assert found == (unreadable("unixtimestamp_s") if expected is None else expected)
+    for name in ("unixtimestamp_s", "unixtimestamp"):
+        [found] = read(values(spark, kind, [given]), plain("ts", name))
+        assert found == (unreadable(name) if expected is None else expected)
+
+
+def test_unixtimestamp_is_in_seconds(spark: Any) -> None:
+    after_2038, most = 1 << 31, ((1 << 63) - 1) // 1_000_000
+    df = values(spark, "bigint", [0, after_2038, -after_2038 - 1, 253_402_300_800, most, most + 1, None])
+    assert read(df, plain("ts", "unixtimestamp")) == [
+        0,
+        after_2038 * 1_000_000,
+        (-after_2038 - 1) * 1_000_000,
+        253_402_300_800 * 1_000_000,
+        most * 1_000_000,
+        unreadable("unixtimestamp"),
+        NULL,
+    ]
 
 
 # -- text ---------------------------------------------------------------------------------------

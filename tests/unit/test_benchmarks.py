@@ -34,7 +34,7 @@ from benchmarks.engines import row_plan
 from benchmarks.kernel import OneThread
 from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
 from benchmarks.run import PARTS, measure
-from tidegate.operators.keyed import BROKEN
+from tidegate.operators.invalid_rows import INVALID_ROW
 
 SMALL = data.Skewed(events=3000, rows=1000, rate=100, keys=50)
 EVEN = data.Even(events=3000, rows=1000, rate=100, keys=50)
@@ -317,7 +317,7 @@ def test_a_kernel_alone_lets_each_message_pass_once_and_forgets_it():
     host, passed, stored = OneThread(plan), 0, []
     for index in range(30):
         rows = dataclasses.replace(RESENT, events=30_000).batch(index)
-        rows = rows.append_column(BROKEN, pa.nulls(rows.num_rows, pa.string()))
+        rows = rows.append_column(INVALID_ROW, pa.nulls(rows.num_rows, pa.string()))
         passed += sum(table.num_rows for table in host.batch(rows))
         stored.append(host.stored)
     assert passed == 30 * RESENT.messages

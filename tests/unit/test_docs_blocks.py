@@ -47,7 +47,7 @@ from tidegate.errors import CheckpointMismatch, CheckpointTaken, PipelineError, 
 from tidegate.operators import snapshot
 from tidegate.pipeline.load import load
 from tidegate.pipeline.model import Pipeline
-from tidegate.spark import decoding
+from tidegate.spark import invalid_rows
 from tidegate.spark.checkpoint import check_same_state
 from tidegate.spark.ownership import Owner, Ownership
 from tidegate.spark.query import Query
@@ -133,7 +133,7 @@ def what_a_repair_says(text: str) -> None:
 
 def a_payload_among_the_errors(text: str) -> None:
     reason, row = (line.partition(":")[2].strip() for line in text.splitlines())
-    assert reason == decoding.NOT_JSON
+    assert reason == invalid_rows.NOT_JSON
     told = json.loads(row)
     assert list(told) == ["topic", "partition", "offset", "timestamp", "key", "payload"]
 

@@ -1,7 +1,7 @@
 """Programs that are run dry, as users test theirs: batches, clock, transcripts, and what is noticed."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ import tidegate as tg
 from tests.chain_transcripts import CHAINED
 from tests.session_transcripts import SESSIONS
 from tests.transcripts import TRANSCRIPTS
-from tidegate.errors import ColumnNotFound
+from tidegate.errors import ColumnNotFound, PlanError, WatermarkViolation
 from tidegate.plan.nodes import Plan
 from tidegate.testing import (
     DryRun,
@@ -91,6 +91,96 @@ def test_results_side_by_side_have_their_channels():
     got = DryRun(both).batch("ts | user | price \n 1 | ann | 2 \n 2 | bob | 3")
     assert [row["n"] for row in got.channels["total"]] == [2]
     assert_rows(got.channels["users"], [{"user": "bob", "spend": 3.0}, {"user": "ann", "spend": 2.0}])
+
+
+def test_the_watermark_can_be_set():
+    run = DryRun(counted(tolerance="2 seconds"))
+    run.batch("ts | user \n 1 | ann")
+    run.watermark = at(9.999999)
+    assert run.watermark == at(9.999999)
+    assert run.batch("").main == []
+    run.watermark = at(10)
+    got = run.batch("ts | user \n 2 | bob \n 11 | cid")
+    assert ([row["user"] for row in got.main], got.watermark) == (["ann"], at(10))
+    assert got.counts["late_rows"] == 1
+    assert run.watermark == at(10)  # a row at 11 allows for 9
+    run.batch("ts | user \n 22 | cid")
+    assert run.watermark == at(20)
+
+
+def test_the_watermark_can_be_set_before_any_row_and_counts_for_every_source():
+    clicks = [tg.events(CLICKS, time="ts") for _ in range(2)]
+    run = DryRun(clicks[0].union(clicks[1]).window(TEN).agg(n=tg.count()))
+    run.batch("ts | user \n 1 | ann", "")
+    assert run.watermark is None
+    run.watermark = datetime(2024, 5, 1, 12, 0, 10)  # in UTC
+    assert [row["n"] for row in run.batch("", "").main] == [1]
+    run.restart()
+    assert run.watermark == at(10)
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+def test_the_watermark_may_be_anywhere_in_the_calendar(year):
+    run = DryRun(counted())
+    run.watermark = datetime(year, 6, 1, tzinfo=UTC)
+    assert run.batch("").watermark == run.watermark == datetime(year, 6, 1, tzinfo=UTC)
+
+
+def test_a_watermark_does_not_go_back():
+    run = DryRun(counted())
+    run.batch("ts | user \n 20 | ann")
+    with pytest.raises(WatermarkViolation, match="went back from 2024-05-01 12:00:20"):
+        run.watermark = at(19)
+    run.watermark = at(20)
+    assert run.watermark == at(20)
+
+
+@pytest.mark.parametrize("given", [None, 10, "2024-05-01T12:00:10Z"])
+def test_a_watermark_is_a_datetime(given):
+    with pytest.raises(TypeError, match=r"a watermark is a datetime, such as testing.at\(60\), got"):
+        DryRun(counted()).watermark = given
+
+
+@pytest.mark.parametrize("given", ["SELECT 1", CLICKS, None])
+def test_what_is_no_program_is_refused(given):
+    with pytest.raises(PlanError, match=r"tidegate.sql.compile gives, got (str|Stream|NoneType)"):
+        DryRun(given)
+
+
+def test_processing_time_has_no_watermark_to_set():
+    run = DryRun(tg.events(CLICKS, time=tg.processing_time()).window(TEN).agg(n=tg.count()))
+    with pytest.raises(PlanError, match="processing time goes by `now`"):
+        run.watermark = at(10)
+
+
+def test_watermarks_are_datetimes_in_utc_wherever_they_are_shown():
+    run = DryRun(counted())
+    assert run.batch("ts | user \n 7 | ann").watermark is None
+    shown = [run.watermark, run.batch("").watermark, run.end().watermark]
+    assert shown == [at(7), at(7), datetime.max.replace(tzinfo=UTC)]
+    assert all(one.tzinfo is UTC for one in shown)
+
+
+def test_a_transcript_moves_the_watermark_on():
+    check(
+        counted(),
+        """
+        rows
+          ts | user
+          1  | ann
+        rows
+        advance_to 10
+        watermark 10
+        main
+          user | window_start | window_end | n
+          ann  | 0            | 10         | 1
+        rows
+        advance_to 2024-05-01T12:00:30Z
+        watermark 2024-05-01T12:00:30Z
+        """,
+    )
+    with pytest.raises(WatermarkViolation):
+        check(counted(), "rows\nadvance_to 10\nrows\nadvance_to 9")
 
 
 # -- the clock --------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime, EventTimeTypes
 from tidegate.spark.event_time import parsed
 
-BUILT_IN = ["iso8601", "timestamp", "unixtimestamp_ms", "unixtimestamp_s", "unixtimestamp_us"]
+SECONDS = ["unixtimestamp", "unixtimestamp_s"]
+BUILT_IN = sorted(["iso8601", "timestamp", *SECONDS, "unixtimestamp_ms", "unixtimestamp_us"])
 INSTANT = pa.timestamp("us", tz="UTC")
 
 ORDER = pa.struct([("ts", pa.int64()), ("note", pa.string())])
@@ -100,6 +101,9 @@ def test_built_in_types_travel_to_workers():
         ("millis", "unixtimestamp_ms"),
         ("tiny", "unixtimestamp_us"),
         ("tiny", "unixtimestamp_s"),
+        ("tiny", "unixtimestamp"),
+        ("fraction", "unixtimestamp"),
+        ("exact", "unixtimestamp"),
         ("fraction", "unixtimestamp_s"),
         ("exact", "unixtimestamp_s"),
     ],
@@ -125,6 +129,7 @@ def test_columns_that_fit(column, kind):
             "timestamp",
             'timestamps; use time_type="unixtimestamp_s" or "unixtimestamp_ms" or "unixtimestamp_us"',
         ),
+        ("text", "unixtimestamp", "type 'unixtimestamp' reads numbers; use time_type=\"iso8601\""),
         ("flag", "unixtimestamp_s", "has type bool.* reads numbers; cast it, or register a parser"),
         ("order", "timestamp", "'order' has type struct<.*reads timestamps; cast it"),
     ],

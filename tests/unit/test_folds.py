@@ -77,7 +77,7 @@ def test_no_row_is_ever_late():
     host = KernelHost(fold())
     host.batch([at(1_000_000)])
     got = host.batch([at(-1_000_000), at(1_000_000), at(0)])
-    assert got.watermark == 1_000_000
+    assert got.watermark_micros == 1_000_000
     assert changes(got, "n") == [("-U", 1), ("+U", 4)]
     assert got.counts == {"rows_in": 3}
 
@@ -86,7 +86,7 @@ def test_no_watermark_is_needed():
     host = KernelHost(fold(), as_spark=True)
     host.batch([at(-5)])
     got = host.batch([at(-7)])
-    assert (got.watermark, changes(got, "n")) == (None, [("-U", 1), ("+U", 2)])
+    assert (got.watermark_micros, changes(got, "n")) == (None, [("-U", 1), ("+U", 2)])
 
 
 def test_a_row_without_a_time_is_an_error():

@@ -29,7 +29,7 @@ def test_the_oracle_agrees_with_the_transcript(transcript):
     oracle, host = Oracle(transcript.plan), KernelHost(transcript.plan)
     results = []
     for step in transcript.steps:
-        results.append(oracle.batch_of(step.rows, host.watermark, step.now))
+        results.append(oracle.batch_of(step.rows, host.watermark_micros, step.now))
         host.observe(*step.rows)
     assert transcript.complaints(results) == []
 

@@ -31,7 +31,7 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # Beside the layers: nothing in the package imports it, and it needs little.
 TESTING = "testing"
-TESTING_MAY_IMPORT = {"errors", "plan", "dataflow", "operators", "optimize", TESTING}
+TESTING_MAY_IMPORT = {"errors", "plan", "dataflow", "operators", "optimize", "sql", "pipeline", TESTING}
 
 OWNERS = {"pyspark": {"spark", "demo"}, "pydantic": {"pipeline"}}
 

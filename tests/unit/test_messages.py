@@ -7,8 +7,8 @@ import pytest
 from tests.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
 from tidegate.operators.contents import kept
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernels import kernels_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import (
     FACTS,
     KEPT,
@@ -126,7 +126,7 @@ def test_rows_are_addressed_to_the_operator_that_reads_them():
     short, long = plan_of(hopping(SECOND)), plan_of(hopping(5 * SECOND))
     dataflow = compile(Together((("short", short), ("long", long))))
     ways = Ways.through(dataflow, kernels_of(dataflow)).of_sources[0]
-    schema = short.feed.schema.append(pa.field(BROKEN, pa.string()))
+    schema = short.feed.schema.append(pa.field(INVALID_ROW, pa.string()))
     rows = to_arrow([{"ts": instant_of(1)}, {"ts": instant_of(2)}], schema)
     packed = pack_along(ways, rows, None, [0])
     sent = [(one.name, one.vertex, one.rows) for one in packed if one.kind == Kind.INPUT]

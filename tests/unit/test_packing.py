@@ -1,4 +1,4 @@
-"""Rows that are packed where they are read, without Spark: which are broken, and how they are shown."""
+"""Rows that are packed where they are read, without Spark: which are invalid, and how they are shown."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.invalid_rows import INVALID_ROW, REASON_END
 from tidegate.operators.messages import Message, message_batch
 from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.packing import HIGHEST_TIME, Packing, _zone
+from tidegate.spark.invalid_rows import ArrowMarks, _zone
+from tidegate.spark.packing import HIGHEST_TIME, Packing
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATEST = NOON + timedelta(days=1)
@@ -53,7 +54,7 @@ class Packed:
 def packed(folder: Path, gap: str | None = None) -> tuple[list[dict[str, object]], list[pa.RecordBatch]]:
     columns = pa.schema([ROWS.field(name) for name in ("ts", "user", "idle")])
     pack = Packed()
-    packing = Packing(columns, ROWS, LATEST, "too far", gap, "Europe/Paris", pack)
+    packing = Packing(columns, ROWS, ArrowMarks(LATEST, "too far", gap, "Europe/Paris"), pack)
     sent = list(packing(folder.as_uri(), [("a.parquet", 0, 3), ("a.parquet", 3, 6)]))
     return pack.rows, sent
 
@@ -61,12 +62,12 @@ def packed(folder: Path, gap: str | None = None) -> tuple[list[dict[str, object]
 def test_rows_come_in_their_order_with_the_columns_that_are_read(folder):
     rows, _ = packed(folder)
     assert [row["user"] for row in rows] == ["ann", "bob", "cat", "dan", "eve", "fay"]
-    assert list(rows[0]) == ["ts", "user", "idle", BROKEN]
+    assert list(rows[0]) == ["ts", "user", "idle", INVALID_ROW]
 
 
 def test_rows_without_a_usable_time_are_shown_whole(folder):
     rows, _ = packed(folder)
-    told = {row["user"]: row[BROKEN] for row in rows if row[BROKEN] is not None}
+    told = {row["user"]: row[INVALID_ROW] for row in rows if row[INVALID_ROW] is not None}
     idle = '"idle":"INTERVAL \'0 00:00:01\' DAY TO SECOND"'
     assert told == {
         "bob": f'{{"user":"bob",{idle},"note":"no time"}}',
@@ -76,11 +77,11 @@ def test_rows_without_a_usable_time_are_shown_whole(folder):
     assert [row["ts"] for row in rows] == [NOON, None, LATEST, None, NOON, NOON]
 
 
-def test_rows_without_a_gap_of_their_own_are_broken_where_it_counts(folder):
+def test_rows_without_a_gap_of_their_own_are_invalid_where_it_counts(folder):
     rows, _ = packed(folder, gap="idle")
-    broken = [row for row in rows if row[BROKEN] is not None]
-    assert [row["user"] for row in broken] == ["bob", "dan", "eve", "fay"]
-    assert [row["ts"] for row in broken] == [None, None, NOON, NOON], "their time is sound"
+    invalid = [row for row in rows if row[INVALID_ROW] is not None]
+    assert [row["user"] for row in invalid] == ["bob", "dan", "eve", "fay"]
+    assert [row["ts"] for row in invalid] == [None, None, NOON, NOON], "their time is sound"
 
 
 def test_each_message_says_how_far_time_has_come(folder):

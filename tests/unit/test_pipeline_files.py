@@ -213,6 +213,14 @@ def test_times_are_read_as_declared():
     assert (source.idle_after, source.max_future) == (60 * SECOND, 3600 * SECOND)
 
 
+def test_unixtimestamp_is_another_name_for_seconds():
+    streams = STREAMS.replace("ts: timestamp", "ts: double").replace(
+        "{column: ts}", "{column: ts, type: unixtimestamp}"
+    )
+    source = plan(OPERATORS_ONLY, streams=streams).feed
+    assert "ts as unixtimestamp" in source.label()
+
+
 OPERATORS_ONLY = "- window: {tumbling: 10 s}\n  aggregates: {n: count}"
 
 
@@ -323,7 +331,12 @@ def test_other_types_are_refused(name):
             "line 6: streams.clicks.columns.ts: no type 'timestam'; did you mean 'timestamp'?",
         ),
         ("    path: clicks\n", "", "streams.clicks: connector 'files' needs the option 'path'"),
-        ("    eventtime: {column: ts}\n", "", "the stream does not say where its event time is"),
+        (
+            "    eventtime: {column: ts}\n",
+            "",
+            "the stream does not say where its event time is: add 'eventtime: {column: …}', or "
+            "'eventtime.enabled: false' to the options, which counts rows at the time they arrive",
+        ),
         ("{column: ts}", "{column: tz}", "streams.clicks.eventtime: event time: no column 'tz'"),
         (
             "    path: clicks\n",

@@ -30,6 +30,9 @@ HELD = {
     "result": (events.Result, events.Rows, SIDE_BY_SIDE),
     "query": (Query,),
     "Aggregate": (tidegate.Aggregate,),
+    "generator": (tidegate.WatermarkGenerator,),
+    "aligner": (tidegate.WatermarkAligner,),
+    "propagator": (tidegate.WatermarkPropagator,),
 }
 #: Parts of plans, which are not for programs.
 INTERNAL = {"feed", "node"}

@@ -37,7 +37,7 @@ def test_rows_are_released_up_to_the_watermark():
     host = KernelHost(reorder_plan(tolerance=1))
     assert host.batch([at(3), at(1), at(2)]).main == []
     then = host.batch([])
-    assert (then.watermark, released(then.main)) == (2, [(1,), (2,)])
+    assert (then.watermark_micros, released(then.main)) == (2, [(1,), (2,)])
     assert released(host.end().main) == [(3,)]
 
 
@@ -82,7 +82,7 @@ def test_with_a_key_each_key_is_in_order():
     host.batch([at(time, user=user) for time in (5, 3, 9) for user in users])
     host.batch([at(time, user=user) for time in (4, 19) for user in users])
     got = host.batch([])
-    assert got.watermark == 9
+    assert got.watermark_micros == 9
     for user in users:
         assert released([row for row in got.main if row["user"] == user]) == [(3,), (4,), (5,), (9,)]
 
@@ -90,7 +90,7 @@ def test_with_a_key_each_key_is_in_order():
 def test_nothing_is_released_before_there_is_a_watermark():
     host = KernelHost(reorder_plan(), as_spark=True)
     results = [host.batch([at(-time)]) for time in range(5)]
-    assert [(result.watermark, result.main) for result in results] == [(None, [])] * 5
+    assert [(result.watermark_micros, result.main) for result in results] == [(None, [])] * 5
     assert released(host.end().main) == [(-4,), (-3,), (-2,), (-1,), (0,)]
 
 

@@ -32,9 +32,9 @@ from tidegate.errors import (
 )
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import Clock
 from tidegate.operators.kernels import kernels_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import Kind
 from tidegate.operators.state import BucketState, MemoryPages
 from tidegate.plan.counters import COUNTERS
@@ -261,7 +261,7 @@ def test_every_row_in_is_accounted_for():
 def test_rows_travel_only_where_the_late_policy_needs_them(policy):
     def bytes_of(late):
         plan = plan_of(session(SECOND), late=late)
-        schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+        schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
         packed = kernels_of(compile(plan))[0].input.pack(table, [0])
         return sum(len(message.blob or b"") for message in packed)
@@ -330,7 +330,7 @@ def test_nothing_is_left_when_all_sessions_have_closed(emission):
 def test_a_bucket_is_woken_when_its_first_session_ends_and_not_before():
     plan = plan_of(session(10), emission=OnWindowClose(), lateness=3)
     kernel, state = kernels_of(compile(plan))[0], BucketState(MemoryPages(), "plan")
-    schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+    schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
     packed = kernel.input.pack(to_arrow([at(5), at(30)], schema), [0])
     inputs = [message for message in packed if message.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 18
@@ -346,7 +346,7 @@ def test_a_bucket_asks_to_be_woken_at_a_time_a_timer_can_hold(emission):
     """Before 1970 Spark knows no watermark; the host checks what the kernel asks for."""
     host = KernelHost(plan_of(session(10), emission=emission), as_spark=True)
     results = [host.batch([at(-50)]) for _ in range(3)]
-    assert [result.watermark for result in results] == [None] * 3
+    assert [result.watermark_micros for result in results] == [None] * 3
     last = [row["n"] for result in (*results, host.end()) for row in result.main][-1]
     assert last == 3
 

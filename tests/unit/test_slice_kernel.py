@@ -7,8 +7,8 @@ from tests.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
 from tests.unit.windows import final_rows
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import Clock
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import Kind
 from tidegate.operators.slices import SliceKernel
 from tidegate.operators.state import BucketState, MemoryPages
@@ -192,7 +192,7 @@ def test_a_bucket_asks_to_be_woken_at_a_time_a_timer_can_hold(emission):
     """Before 1970 Spark knows no watermark; the host checks what the kernel asks for."""
     host = KernelHost(plan_of(hopping(10), emission=emission), as_spark=True)
     for _ in range(3):
-        assert host.batch([at(-50)]).watermark is None
+        assert host.batch([at(-50)]).watermark_micros is None
     assert sum(row["n"] for row in host.end().main if row.get("op") != "-U") >= 3 or emission == UPDATE
 
 
@@ -219,7 +219,7 @@ def test_keys_times_span_may_exceed_64_bits(window, emission):
 def test_a_bucket_is_woken_when_its_window_is_due_and_not_before():
     plan = plan_of(hopping(10), lateness=3)
     kernel, state = SliceKernel(plan), BucketState(MemoryPages(), "plan")
-    schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+    schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
     inputs = [p for p in kernel.input.pack(to_arrow([at(5)], schema), [0]) if p.kind == Kind.INPUT]
     assert kernel.step(state, inputs, Clock(None, 0)).due == 10
     assert kernel.step(state, [], Clock(10, 0)).due == 13  # emitted; kept for corrections until then
@@ -284,7 +284,7 @@ def test_a_row_in_a_gap_is_not_carried_with_late_ones(policy):
 def test_rows_travel_only_where_the_late_policy_needs_them(policy):
     def bytes_of(late):
         plan = plan_of(hopping(SECOND), ROWS, late=late)
-        schema = plan.input.input.schema.append(pa.field(BROKEN, pa.string()))
+        schema = plan.input.input.schema.append(pa.field(INVALID_ROW, pa.string()))
         table = to_arrow([at(i % 1000) for i in range(5000)], schema)
         return sum(len(message.blob or b"") for message in SliceKernel(plan).input.pack(table, [0]))
 

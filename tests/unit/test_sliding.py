@@ -69,7 +69,7 @@ def test_the_oracle_agrees_with_the_transcript(transcript):
     oracle, host = Oracle(transcript.plan), KernelHost(transcript.plan)
     results = []
     for step in transcript.steps:
-        results.append(oracle.batch_of(step.rows, host.watermark, step.now))
+        results.append(oracle.batch_of(step.rows, host.watermark_micros, step.now))
         host.observe(*step.rows)
     assert transcript.complaints(results) == []
 
@@ -126,7 +126,7 @@ def test_ties_of_rows_out_of_order_go_by_arrival():
     for size in (1, 40, 3, 150):
         rows = [at(chance.randrange(6), chance.randrange(1000)) for _ in range(size)]
         got = host.batch(rows)
-        assert differences(plan, oracle.batch(rows, got.watermark), got) == []
+        assert differences(plan, oracle.batch(rows, got.watermark_micros), got) == []
 
 
 # -- late rows ------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_nulls_here_and_there_are_ignored():
     host, oracle = KernelHost(plan), Oracle(plan)
     for part in (rows[:1], rows[1:6], rows[6:]):
         got = host.batch(part)
-        assert differences(plan, oracle.batch(part, got.watermark), got) == []
+        assert differences(plan, oracle.batch(part, got.watermark_micros), got) == []
 
 
 # -- state ----------------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ def test_large_results_leave_in_several_messages(monkeypatch):
 def test_before_1970_and_where_spark_knows_no_watermark(lookahead):
     host = KernelHost(plan_of(sliding(10, lookahead)), as_spark=True)
     results = [host.batch([at(time)]) for time in (-50, -45, -41)]
-    assert [result.watermark for result in results] == [None] * 3
+    assert [result.watermark_micros for result in results] == [None] * 3
     rows = [row for result in (*results, host.end()) for row in result.main]
     expected = [(-50, 1), (-45, 2), (-41, 3)] if lookahead is None else None
     ahead = [(-50, 1 + (lookahead == 5)), (-45, 2 + (lookahead == 5)), (-41, 3)]

@@ -108,6 +108,7 @@ def test_windows_are_those_of_the_api(written, window):
     [
         ("slidingwindow('ss', 10)", tg.sliding("10 s")),
         ("slidingwindow('ss', 10, 15)", tg.sliding("10 s", "15 s")),
+        ("slidingwindow('ss', 10, 0)", tg.sliding("10 s", "0 s")),
         ("SlidingWindow('dd', 1, 0)", tg.sliding("1 day", "0 s")),
     ],
 )
@@ -573,6 +574,22 @@ def test_times_that_are_no_timestamps():
         "SELECT count(*) AS n FROM s GROUP BY TUMBLE(event_time, INTERVAL '1' HOUR)", streams=[stream]
     ).selects
     assert insert.inputs[0].steps == ()
+
+
+def test_unixtimestamp_is_another_name_for_seconds():
+    stream = declared("s DOUBLE", ", eventtime.column = s, eventtime.type = unixtimestamp")
+    expected = declare_source(pa.schema([("s", pa.float64())]), "s", "unixtimestamp")
+    assert facts(stream.source()) == facts(expected)
+
+
+def test_a_stream_without_a_time_can_have_one_or_do_without():
+    plain = "CREATE STREAM s (user STRING) WITH (connector = files, path = p, format = json);"
+    with pytest.raises(SqlError) as raised:
+        sql.compile(plain + "SELECT count(*) AS n FROM s GROUP BY tumblingwindow('ss', 10)")
+    assert raised.value.problem == (
+        "stream 's' has no event time: declare WATERMARK FOR column AS column, or 'eventtime.column'; "
+        "'eventtime.enabled' = 'false' counts rows at the time they arrive"
+    )
 
 
 def test_rows_can_count_at_the_time_they_come_at():

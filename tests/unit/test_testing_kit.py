@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle import Oracle
 from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
-from tidegate.dataflow.watermarks import WatermarkGenerator
+from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkGenerator
 from tidegate.operators import aggregates as a
 from tidegate.operators.row_text import row_text
 from tidegate.plan.policies import Retracting
@@ -121,7 +121,7 @@ def test_the_watermark_never_goes_back_and_is_unknown_before_data():
 
 
 def test_the_watermark_of_spark_counts_whole_milliseconds_after_1970():
-    spark = WatermarkGenerator(1_500, as_spark=True)
+    spark = SparkWatermarkGenerator(1_500)
     assert observed(spark, [-5_000], [2_000], [7_999], [8_000]) == [None, None, None, 5_000, 6_000]
 
 
@@ -192,9 +192,10 @@ def test_rows_too_many_or_too_few_and_counters_are_noticed():
     assert len(differences(PLAN, result(), twice)) == len(differences(PLAN, twice, result())) == 1
     counted, elsewhere = result(), result()
     counted.counts["late_rows"] = 1
-    elsewhere.watermark = None
+    elsewhere.watermark_micros = None
     assert differences(PLAN, result(), counted) == ["counters: expected {}, got {'late_rows': 1}"]
-    assert differences(PLAN, result(), elsewhere) == ["watermark: expected 5, got None"]
+    told = "watermark: expected 1970-01-01 00:00:00.000005+00:00, got None"
+    assert differences(PLAN, result(), elsewhere) == [told]
 
 
 class ForgetfulKernel:

@@ -1,5 +1,6 @@
 """Running a plan to its end, for tests that look at results only."""
 
+from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.plan.windowing import Emit
 from tidegate.testing import KernelHost
 from tidegate.testing.table import Row
@@ -8,6 +9,6 @@ from tidegate.testing.table import Row
 def final_rows(plan: Emit, rows: list[Row], batches: int = 1) -> list[Row]:
     """What is emitted when the rows come in so many batches, none of them late, and then end."""
     host = KernelHost(plan)
-    host.generators[0].tolerance = 1 << 50
+    host.generators[0] = WatermarkGenerator[int](1 << 50)
     results = [host.batch(rows[start::batches]) for start in range(batches)]
     return [row for result in (*results, host.end()) for row in result.main]

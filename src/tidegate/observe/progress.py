@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.dataflow import Dataflow
-from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
+from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkAligner
 
 
 @dataclass
 class SourceProgress:
     """A watermark for each source, aligned; operators work by the aligned one, each with its delay."""
 
-    generators: list[WatermarkGenerator]
-    aligner: WatermarkAligner
+    generators: list[SparkWatermarkGenerator]
+    aligner: WatermarkAligner[int]
     #: By operator.
     delays: Mapping[str, int]
     #: When a source last had rows.
@@ -24,8 +24,8 @@ class SourceProgress:
     def of(cls, dataflow: Dataflow) -> SourceProgress:
         sources = dataflow.sources
         return cls(
-            [WatermarkGenerator(source.tolerance, as_spark=True) for source in sources],
-            WatermarkAligner(tuple(map(str, range(len(sources))))),
+            [SparkWatermarkGenerator(source.tolerance) for source in sources],
+            WatermarkAligner(map(str, range(len(sources)))),
             {vertex.name: vertex.delay for vertex in dataflow.vertices},
         )
 

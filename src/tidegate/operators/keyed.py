@@ -10,28 +10,19 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.operators import blobs, keys
+from tidegate.operators import blobs, invalid_rows, keys
+from tidegate.operators.invalid_rows import Rule, needs_time
 from tidegate.operators.kernel import StepContext
 from tidegate.operators.late import ClosedWindows, SideOutputRouter, as_arrived, instants
 from tidegate.operators.messages import Message, count_messages
-from tidegate.operators.row_text import row_texts
 from tidegate.operators.state import KEY, BucketState, own_keys
-from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
 from tidegate.plan.inputs import Input
-
-#: A broken row as JSON text, null for sound ones: what the errors channel shows. What is wrong with
-#: it stands before it where the kernel cannot know, parted from it by `REASON_END`.
-BROKEN, REASON_END = "__tidegate_broken", "\0"
 
 #: How many rows a partial state stands for.
 ROWS = "__tidegate_rows"
 
 PARTIALS, _OWNER = "partials", "__tidegate_owner"
-
-#: Why rows cannot be used, and which of them; a row is judged by the first that applies.
-Fault = tuple[str, Callable[[pa.Table], pa.ChunkedArray]]
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,7 @@ class KeyedInput:
         name: str = PARTIALS,
         *,
         rows_behind: RowsBehind | None = None,
-        invalid: Sequence[Fault] = (),
+        invalid: Sequence[Rule] = (),
         counted_as: str | None = None,
     ) -> None:
         """`rows_behind` restores rows from states that are the rows; other states have them beside.
@@ -134,7 +125,7 @@ class KeyedInput:
         self._preaggregate = preaggregate
         self._carries_rows = rows_behind is None and self.router.needs_rows
         self._rows_behind = rows_behind or Arrival.carried_rows
-        self._invalid = [(f"event time {self._time!r} is null", self._without_time), *invalid]
+        self._invalid = [needs_time(plan.feed.time), *invalid]
         self._counted_as = counted_as
 
     def connect(self, operator: str) -> None:
@@ -145,27 +136,14 @@ class KeyedInput:
 
     def pack(self, rows: pa.Table, buckets: Sequence[int]) -> Iterator[Message]:
         """Messages with the states of rows for each bucket, and with the rows that are invalid."""
-        counts: Counter[str] = Counter()
-        for reason, find in self._invalid:
-            hit = find(rows)
-            if pc.any(hit).as_py():
-                broken, rows = rows.filter(hit), rows.filter(pc.invert(hit))
-                counts["errors"] += broken.num_rows
-                yield self._errors(reason, broken, buckets[0])
+        rows, errors = invalid_rows.separate(rows, self._invalid, buckets[0])
+        yield from errors
+        counts = Counter(errors=sum(message.rows or 0 for message in errors))
         if self._counted_as is not None:
             counts[self._counted_as] = rows.num_rows
         packed = self._preaggregate(rows, counts, owners=self._carries_rows)
         yield from count_messages(buckets[0], counts)
         yield from self._messages(rows, packed, buckets)
-
-    def _without_time(self, rows: pa.Table) -> pa.ChunkedArray:
-        return rows.column(self._time).is_null()
-
-    def _errors(self, reason: str, broken: pa.Table, bucket: int) -> Message:
-        texts = [text.split(REASON_END, 1) for text in _as_text(broken)]
-        reasons = [known[0] if known else reason for *known, _ in texts]
-        table = pa.table([reasons, [row for *_, row in texts]], schema=ERRORS)
-        return Message.output(bucket, ERROR_CHANNEL, broken.num_rows, blobs.encode([table]))
 
     def _messages(self, rows: pa.Table, packed: Partials, buckets: Sequence[int]) -> Iterator[Message]:
         if not len(packed.states):
@@ -231,14 +209,3 @@ def _bucket_assignment(packed: Partials, buckets: Sequence[int]) -> np.ndarray:
     if packed.hashes is not None:
         return keys.bucket_of_hash(packed.hashes, buckets)
     return keys.bucket_of(packed.keys, buckets)[packed.states[KEY].to_numpy()]
-
-
-def _as_text(broken: pa.Table) -> list[str]:
-    """Broken rows as the errors channel shows them; those that broke on their way have no text yet."""
-    known = BROKEN in broken.column_names
-    texts: list[str | None] = broken.column(BROKEN).to_pylist() if known else [None] * broken.num_rows
-    told = [text for text in texts if text is not None]
-    if len(told) == len(texts):
-        return told
-    rows = row_texts(broken.drop_columns(BROKEN) if known else broken)
-    return [text or own for text, own in zip(texts, rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Rows as JSON text, as Spark's `to_json` writes them: what the errors channel shows of a broken row."""
+"""Rows as JSON text, as Spark's `to_json` writes them: how the errors channel shows invalid rows."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.operators import blobs
 from tidegate.operators.accumulators import TIME, Accumulators
+from tidegate.operators.invalid_rows import needs_gap
 from tidegate.operators.kernel import KeyedKernel, StepContext
-from tidegate.operators.keyed import ROWS, Arrival, Fault, KeyColumns, KeyedInput, Partials
+from tidegate.operators.keyed import ROWS, Arrival, KeyColumns, KeyedInput, Partials
 from tidegate.operators.late import AllowedLatenessTracker, window_times
 from tidegate.operators.session_emit import Changed, carried, session_emit
 from tidegate.operators.session_merge import (
@@ -65,15 +65,6 @@ def _gaps(rows: pa.Table, column: str) -> pa.ChunkedArray:
     return rows.column(column).cast(pa.duration("us")).cast(pa.int64())
 
 
-def _gap_faults(gap: int | str) -> list[Fault]:
-    if not isinstance(gap, str):
-        return []
-    return [
-        (f"gap {gap!r} is null", lambda rows: rows.column(gap).is_null()),
-        (f"gap {gap!r} is not positive", lambda rows: pc.less_equal(_gaps(rows, gap), 0)),
-    ]
-
-
 class SessionKernel(KeyedKernel):
     """Sessions that grow and merge across micro-batches."""
 
@@ -88,7 +79,7 @@ class SessionKernel(KeyedKernel):
         self.lateness = AllowedLatenessTracker(input.lateness)
         self.emitter = session_emit(plan.emission, self.accumulators)
         preaggregate = SessionPreAggregate(self.columns, window, self.accumulators)
-        super().__init__(plan, KeyedInput(input, preaggregate, invalid=_gap_faults(window.gap)))
+        super().__init__(plan, KeyedInput(input, preaggregate, invalid=needs_gap(window.gap)))
 
     def physical_operators(self) -> list[str]:
         return [

@@ -49,14 +49,14 @@ def take_steps(
     """
     if not steps:
         return rows, []
-    broken = rows.column(time).is_null()
+    invalid = rows.column(time).is_null()
     known = [name for name in rows.column_names if not name.startswith(RESERVED_PREFIX)]
-    passed = Passed(rows.filter(pc.invert(broken)).select(known), time, decision)
+    passed = Passed(rows.filter(pc.invert(invalid)).select(known), time, decision)
     for step in steps:
         _take(step, passed)
-    if pc.any(broken).as_py():
+    if pc.any(invalid).as_py():
         others = [name for name in rows.column_names if name == time or name not in known]
-        lost = rows.filter(broken).select(others)
+        lost = rows.filter(invalid).select(others)
         passed.rows = pa.concat_tables([passed.rows, lost], promote_options="default")
     return passed.rows, list(passed.messages(bucket))
 

@@ -89,8 +89,8 @@ def pack_along(
         yield from first.pack(rows, decision, buckets)
     apart = [way for way in others if not way.begins_like(first)]
     if apart:
-        sound = rows.filter(rows.column(first.time).is_valid())
-        yield from pack_along(apart, sound, decision, buckets)
+        valid = rows.filter(rows.column(first.time).is_valid())
+        yield from pack_along(apart, valid, decision, buckets)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class _Builder:
         except PipelineError:
             raise
         except PlanError as error:
-            raise self._document.error(path, str(error)) from error
+            raise self._document.error(path, error.written_in("yaml")) from error
 
     # -- streams and sinks ------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class _Builder:
         if declared is None:
             raise PlanError(
                 "the stream does not say where its event time is: add 'eventtime: {column: …}', or "
-                "'eventtime.enabled: false' to the pipeline's options for the time rows come at"
+                "'eventtime.enabled: false' to the options, which counts rows at the time they arrive"
             )
         return {
             "time": declared.column,
@@ -133,7 +133,7 @@ class _Builder:
         steps = () if query.where is None else (Projection(where=query.where),)
         plan = self._plan(query, read)
         kept = {name: name for name in plan.schema.names}
-        return Insert(plan, tuple(Input(stream, steps) for stream in read), kept=kept, sinks=sinks)
+        return Insert(plan, tuple(_input(stream, steps) for stream in read), kept=kept, sinks=sinks)
 
     def compiled(
         self,
@@ -152,7 +152,7 @@ class _Builder:
             [select] = program.selects
             errors = select.sinks.get(ERROR_CHANNEL)
             if errors is not None and errors.name != ERROR_CHANNEL:
-                raise PlanError("ERRORS TO: in a file the sink of broken rows is called 'errors'")
+                raise PlanError("ERRORS TO: in a file the sink of invalid rows is called 'errors'")
         insert = replace(select, sinks=sinks)
         with self._at("sinks", MAIN):
             check_identity(insert)
@@ -185,6 +185,10 @@ class _Builder:
     def _events(self, stream: Stream) -> Events:
         with self._at("streams", stream.name, "eventtime"):
             return Events((), stream.source())
+
+
+def _input(stream: Stream, steps: tuple[Projection, ...]) -> Input:
+    return Input(stream, steps, {name: name for name in stream.schema.names})
 
 
 def _stream_named(name: str, streams: Mapping[str, Stream]) -> Stream:

@@ -12,7 +12,7 @@ from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
 from tidegate.spark import query
-from tidegate.spark.decoding import INVALID, ORIGIN, has_origin, valid
+from tidegate.spark.invalid_rows import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.lower import to_df
 from tidegate.spark.pacing import Pace, mark_of, marked
 from tidegate.spark.passing import PassingQuery, start_passing

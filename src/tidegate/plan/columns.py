@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
+from tidegate.errors import ColumnNotFound, PlanError, Term, TypeMismatch, did_you_mean
 
 #: What names of our own columns start with.
 RESERVED_PREFIX = "__tidegate"
@@ -31,11 +31,11 @@ def readable(schema: pa.Schema, name: str, what: str) -> pa.Field:
     return field
 
 
-def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str) -> None:
+def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str | Term) -> None:
     """Two columns of one name would make the result ambiguous."""
     twice = sorted(set(taken) & set(added))
     if twice:
-        raise PlanError(f"{what} {', '.join(map(repr, twice))}, which is a column already")
+        raise PlanError(what, f" {', '.join(map(repr, twice))}, which is a column already")
 
 
 def refuse_unusable(names: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError
+from tidegate.errors import PlanError, Term
 from tidegate.plan.columns import TIMESTAMP, refuse_collisions
 from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.feeds import MAX_FUTURE, Source
@@ -14,6 +14,8 @@ from tidegate.plan.time import Duration, Micros, ProcessingTime, micros
 
 #: A column, where each message has one, or the time rows come at.
 Time = str | Mapping[str, str | At] | ProcessingTime
+
+_ADDS = Term("events() adds", sql="the stream adds", yaml="the stream adds")
 
 
 def declare_source(
@@ -32,7 +34,7 @@ def declare_source(
         declared.validate(schema, EVENT_TIME_TYPES)
     own = isinstance(declared, EventTime) and declared.native
     if not own:
-        refuse_collisions(schema.names, [EVENT_TIME], "events() adds")
+        refuse_collisions(schema.names, [EVENT_TIME], _ADDS)
         schema = schema.append(pa.field(EVENT_TIME, TIMESTAMP))
     return Source(
         schema,

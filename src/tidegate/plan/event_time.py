@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch, did_you_mean
+from tidegate.errors import ColumnNotFound, PlanError, Term, TypeMismatch, did_you_mean
 from tidegate.plan.identity import Values
 
 #: The column that rows get when their event time is not a timestamp column of their own.
@@ -49,11 +49,15 @@ def _is_anything(_: pa.DataType) -> bool:
     return True
 
 
+#: Another name for `unixtimestamp_s`.
+UNIXTIMESTAMP = "unixtimestamp"
+
 _BUILT_IN = {
     kind.name: kind
     for kind in (
         EventTimeType("timestamp", pa.types.is_timestamp, "timestamps"),
         EventTimeType("unixtimestamp_s", _is_number, "numbers"),
+        EventTimeType(UNIXTIMESTAMP, _is_number, "numbers"),
         EventTimeType("unixtimestamp_ms", _is_whole, "whole numbers"),
         EventTimeType("unixtimestamp_us", _is_whole, "whole numbers"),
         EventTimeType("iso8601", _is_text, "text"),
@@ -77,7 +81,8 @@ class EventTimeTypes:
         >>> types = EventTimeTypes()
         >>> types.register("us_date", lambda v: pc.strptime(v, "%m/%d/%Y", "us", error_is_null=True))
         >>> types.list()
-        ['iso8601', 'timestamp', 'unixtimestamp_ms', 'unixtimestamp_s', 'unixtimestamp_us', 'us_date']
+        ['iso8601', 'timestamp', 'unixtimestamp', 'unixtimestamp_ms', 'unixtimestamp_s',
+         'unixtimestamp_us', 'us_date']
         """
         if not _is_name(name):
             raise PlanError(f"an event-time type needs a name, got {name!r}")
@@ -123,7 +128,7 @@ class EventTime:
     """Where a row's event time comes from: parts of (message, where the time is in it).
 
     A message is a struct column; None stands for the row itself, whose columns are always there.
-    The first message that is not null decides. If its time is broken then so is the row.
+    The first message that is not null decides. If its time is invalid then so is the row.
     """
 
     parts: tuple[tuple[str | None, At], ...]
@@ -160,7 +165,8 @@ class EventTime:
             if not wanted.accepts(kind):
                 raise TypeMismatch(
                     f"event time column {label!r} has type {kind}, but event-time type "
-                    f"{wanted.name!r} reads {wanted.expects}; {_hint(kind)}"
+                    f"{wanted.name!r} reads {wanted.expects}; ",
+                    _hint(kind),
                 )
 
 
@@ -185,8 +191,13 @@ def _column(fields: pa.Schema | pa.StructType, message: str | None, column: str)
     return fields.field(column).type
 
 
-def _hint(kind: pa.DataType) -> str:
-    fitting = [f'"{type.name}"' for type in _BUILT_IN.values() if type.accepts(kind)]
+def _hint(kind: pa.DataType) -> str | Term:
+    names = [name for name in _BUILT_IN if name != UNIXTIMESTAMP]  # the other name says the unit
+    fitting = [name for name in names if _BUILT_IN[name].accepts(kind)]
     if not fitting:
         return "cast it, or register a parser for it with event_time_types.register"
-    return f"use time_type={' or '.join(fitting)}"
+    return Term(
+        python="use time_type=" + " or ".join(f'"{name}"' for name in fitting),
+        sql="use 'eventtime.type' = " + " or ".join(f"'{name}'" for name in fitting),
+        yaml="use type: " + " or ".join(fitting),
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, TypeMismatch
+from tidegate.errors import PlanError, Term, TypeMismatch
 from tidegate.plan.columns import field_of, listed, readable, refuse_twins, refuse_unusable
 from tidegate.plan.event_time import EventTime
 from tidegate.plan.identity import Values
@@ -18,7 +18,7 @@ from tidegate.plan.time import Micros, ProcessingTime, render
 if TYPE_CHECKING:
     from tidegate.plan.nodes import Output
 
-#: A row that is further ahead of the clock is broken: nobody's events come from the next century,
+#: A row that is further ahead of the clock is invalid: nobody's events come from the next century,
 #: and a single one would make all that follows late.
 MAX_FUTURE = Micros(36_500 * 86_400_000_000)
 
@@ -194,6 +194,11 @@ class Union(_Read):
         return "Union"
 
 
+def _by(time: str) -> Term:
+    """What a message about results as events begins with: only Python names a call."""
+    return Term(f"events(time={time!r}): ", sql="", yaml="")
+
+
 @dataclass(frozen=True)
 class Derived:
     """The results of an operator as events of the next one, in the same query."""
@@ -207,14 +212,12 @@ class Derived:
 
     def __post_init__(self) -> None:
         if self.input.no_events is not None:
-            raise PlanError(f"events(time={self.time!r}): {self.input.no_events}")
+            raise PlanError(_by(self.time), *self.input.no_events)
         times = self.input.times
         if self.time not in times:
             short = self.time == "window_start" and list(times) == ["window_end"]
             hint = " (a session of any length has only its end)" if short else ""
-            raise PlanError(
-                f"events(time={self.time!r}): results go on by {' or '.join(map(repr, times))}{hint}"
-            )
+            raise PlanError(_by(self.time), f"results go on by {' or '.join(map(repr, times))}{hint}")
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, TypeMismatch
+from tidegate.errors import PlanError, Sentence, TypeMismatch
 from tidegate.plan.channels import check_channel
 from tidegate.plan.columns import listed
 from tidegate.plan.conditions import check_condition
@@ -121,13 +121,13 @@ class Join(Operator):
         return self.pair.schema
 
     @property
-    def no_events(self) -> str | None:
+    def no_events(self) -> Sentence | None:
         if self.times:
             return None
         return (
             "no column of these pairs has a time in all of them that lies behind by a known length; a "
             "join of sessions needs a max_length on both sides, and of full joins either side may be "
-            "missing"
+            "missing",
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, TypeMismatch
+from tidegate.errors import PlanError, Sentence, TypeMismatch
 from tidegate.plan.channels import REJECTED, REJECTED_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions
 from tidegate.plan.counters import ADMISSION_COUNTERS, DEDUPE_COUNTERS, LATE_AT_WATERMARK
@@ -30,7 +30,7 @@ class _Passage(Operator):
 
     by_row: ClassVar[bool] = True
     passes: ClassVar[bool] = True
-    no_events: ClassVar[str | None] = None
+    no_events: ClassVar[Sentence | None] = None
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
+from tidegate.errors import EmissionRefused, NotMergeable, PlanError, Sentence, Term, TypeMismatch
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import OP, WINDOW_COLUMNS
 from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
@@ -31,6 +31,24 @@ from tidegate.plan.ties import tie_warning
 from tidegate.plan.time import Micros, render
 from tidegate.plan.windows import Window
 
+_CHANGELOG = Term("tg.emit.changelog()", sql="EMIT CHANGES", yaml="'emit: changelog'")
+_ON_WINDOW_CLOSE = Term(
+    "tg.emit.on_window_close()", sql="EMIT ON WINDOW CLOSE", yaml="'emit: on_window_close'"
+)
+_MEDIAN = Term(
+    "tg.quantile('column', 0.5)", sql="percentile(column, 0.5)", yaml="{quantile: column, q: 0.5}"
+)
+_NAMES = Term("agg() names", sql="the query selects", yaml="'aggregates' names")
+
+
+def _allowed(lateness: Micros) -> Term:
+    length = render(lateness)
+    return Term(
+        f"allowed_lateness={length}",
+        sql=f"ALLOW LATENESS {length}",
+        yaml=f"'allowed_lateness: {length}'",
+    )
+
 
 @dataclass(frozen=True)
 class WindowBy:
@@ -46,8 +64,10 @@ class WindowBy:
             self._check_gap(self.gap_column)
         if self.window.by_row and self.lateness:
             raise PlanError(
-                f"{self.window} with allowed_lateness={render(self.lateness)}: the window around a row "
-                "is emitted once, and a row at or below the watermark is late; raise the tolerance"
+                f"{self.window} with ",
+                _allowed(self.lateness),
+                ": the window around a row is emitted once, and a row at or below the watermark is "
+                "late; raise the tolerance",
             )
         if self.window.condition is not None:
             check_condition(self.window.condition, self.schema)
@@ -115,7 +135,7 @@ class Aggregation:
         columns = [field.name for field in self._own_columns()]
         added = [] if self.by_row else [*(field.name for field in self.bounds), OP.name]
         refuse_collisions(columns, added, "results carry")
-        refuse_collisions([*columns, *added], names, "agg() names")
+        refuse_collisions([*columns, *added], names, _NAMES)
         refuse_unusable(names)
         for name, aggregate in self.aggregates:
             self._result_field(name, aggregate)
@@ -168,7 +188,9 @@ class Aggregation:
         if not aggregate.mergeable:
             raise NotMergeable(
                 f"{name}={aggregate} cannot be computed from partial results, which windows are "
-                "built of; use a mergeable one, such as tg.quantile('column', 0.5) for a median"
+                "built of; use a mergeable one, such as ",
+                _MEDIAN,
+                " for a median",
             )
         column = aggregate.column
         given = None if column is None else readable(self.input.schema, column, str(aggregate)).type
@@ -196,15 +218,21 @@ class Emit(Operator):
             )
         if self.input.by_row and self.emission != OnWatermark():
             raise EmissionRefused(
-                f"{self.emission} over {window.window}: each row has one result, which is final; "
-                "leave emit() out"
+                f"{self.emission} over {window.window}: each row has one result, which is final; leave ",
+                Term(python="emit()", sql="EMIT", yaml="'emit'"),
+                " out",
             )
         merges_late = window.window.merges and window.lateness > 0
         if merges_late and isinstance(self.emission, OnWatermark):
             raise EmissionRefused(
-                f"on_watermark() with allowed_lateness={render(window.lateness)}: late rows can merge "
-                "sessions that have been emitted, and plain rows cannot take them back; use "
-                "tg.emit.changelog(), or tg.emit.on_window_close() for one row a session"
+                "on_watermark() with ",
+                _allowed(window.lateness),
+                ": late rows can merge sessions that have been emitted, and plain rows cannot take them "
+                "back; use ",
+                _CHANGELOG,
+                ", or ",
+                _ON_WINDOW_CLOSE,
+                " for one row a session",
             )
 
     @property
@@ -298,12 +326,12 @@ class Emit(Operator):
         return self.windowed.late
 
     @property
-    def no_events(self) -> str | None:
+    def no_events(self) -> Sentence | None:
         """Why results cannot go on as events, if so."""
         if not self.retracts:
             return None
-        hint = "give the fold a window" if self.input.folds else "use tg.emit.on_window_close()"
-        return f"results of {self.emission} take others back, and cannot go on as events; {hint}"
+        told = f"results of {self.emission} take others back, and cannot go on as events; "
+        return (told, "give the fold a window") if self.input.folds else (told, "use ", _ON_WINDOW_CLOSE)
 
     @property
     def times(self) -> dict[str, Micros]:

@@ -12,8 +12,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import Kernel, Unpack
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.messages import SCHEMA, Kind, Message, message_batch, messages_in
 from tidegate.operators.shedding import Decision
 from tidegate.operators.steps import take_steps
@@ -21,6 +21,7 @@ from tidegate.operators.ways import Way, pack_along
 from tidegate.plan.channels import MAIN
 from tidegate.plan.counters import ROWS_IN
 from tidegate.plan.steps import Step
+from tidegate.spark.invalid_rows import take_marks
 from tidegate.spark.load import Decisions, Sampler
 from tidegate.spark.schema import spark_schema
 
@@ -48,10 +49,10 @@ class Entrance:
 
     number: int
     columns: pa.Schema
-    #: The column that broken rows travel in.
+    #: The column that the marks of invalid rows travel in.
     carrier: str
     labels: list[int]
-    #: Are there steps or several readers behind? Then sound rows must not look like broken ones.
+    #: Are there steps or several readers behind? Then valid rows must not look like invalid ones.
     apart: bool
 
     def __call__(self, chunk: pa.Table) -> Crossed:
@@ -62,11 +63,7 @@ class Entrance:
             if (time := _highest_time(rows.filter(of_clock))) is not None:
                 messages.append(Message.heartbeat(self.labels[0], self.number, time))
             rows = rows.filter(pc.invert(of_clock)).drop_columns(CLOCK)
-        if self.carrier != BROKEN:
-            text = rows.column(self.carrier)
-            if self.apart:
-                text = pc.if_else(rows.column(0).is_null(), text, pa.scalar(None, text.type))
-            rows = rows.append_column(BROKEN, text)
+        rows = take_marks(rows, self.carrier, only_invalid=self.apart)
         if (time := _highest_time(rows)) is not None:
             messages.append(Message.high_water_mark(self.labels[0], self.number, time))
         return rows, [*messages, Message.counter(self.labels[0], ROWS_IN, rows.num_rows)]
@@ -149,7 +146,7 @@ class Crossings:
         self, rows: DataFrame, enter: Entrance | Reentry, steps: Sequence[Step], time: str
     ) -> tuple[DataFrame, Reentry]:
         """Rows after some steps, and how they come in again."""
-        schema = pa.schema([*steps[-1].schema, (BROKEN, pa.string()), (_ASIDE, pa.binary())])
+        schema = pa.schema([*steps[-1].schema, (INVALID_ROW, pa.string()), (_ASIDE, pa.binary())])
         # Columns are numbered on the way: PySpark stumbles over names with dots and backticks.
         numbers = [f"c{place}" for place in range(len(schema))]
         numbered = pa.schema(

@@ -1,25 +1,19 @@
 """Payloads as rows: what messages and lines of text say, read by a schema, and what is wrong with them.
 
-Decoded rows have two columns beside those of the schema: why a row cannot be used, and where it came
-from, with its payload. Whoever reads them leaves valid rows as they are, and sends the others to the
-errors channel: with the reason, and the origin as JSON in place of the row.
-
-    reason: field 'price' is not of type double: three
-    row:    {"topic":"clicks","partition":0,"offset":7,"key":"ann","payload":"{\\"price\\":\\"three\\"}"}
+Decoded rows have two columns beside those of the schema: why a row is invalid, and where it came from,
+with its payload (`invalid_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-#: Why a row cannot be used, null where it can; and where it came from, as a struct.
-INVALID, ORIGIN = "__tidegate_invalid", "__tidegate_origin"
+from tidegate.spark.invalid_rows import EMPTY, INVALID, NOT_JSON, NOT_UTF_8, ORIGIN, TOMBSTONE
 
 #: Where Spark's readers put text that does not agree with the schema.
 _CORRUPT = "__tidegate_corrupt"
@@ -31,11 +25,6 @@ _RAW_JSON = "map<string, string>"
 _MOST_SHOWN = 100
 
 _BLANKS = " \t\r\n"
-
-TOMBSTONE = "the message is a tombstone: it has no value"
-EMPTY = "the payload is empty"
-NOT_UTF_8 = "the payload is not valid UTF-8"
-NOT_JSON = "the payload is not a JSON object"
 
 
 @dataclass(frozen=True)
@@ -174,36 +163,3 @@ def struct_of(schema: StructType | str) -> StructType:
     parsed = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     assert isinstance(parsed, StructType), "columns have names"
     return parsed
-
-
-# -- rows with what is known of them --------------------------------------------------------------
-
-#: Decoded rows by the DataFrames that users have of them, which show nothing of their origin.
-_DECODED: WeakKeyDictionary[DataFrame, DataFrame] = WeakKeyDictionary()
-
-
-def without_origin(decoded: DataFrame) -> DataFrame:
-    """The columns of the schema alone; `with_origin` finds the others again."""
-    rows = decoded.drop(INVALID, ORIGIN)
-    _DECODED[rows] = decoded
-    return rows
-
-
-def with_origin(rows: DataFrame) -> DataFrame:
-    """The same rows with what is known of them; as they are, if that is nothing."""
-    return _DECODED.get(rows, rows)
-
-
-def has_origin(rows: DataFrame) -> bool:
-    return INVALID in rows.columns
-
-
-def valid(rows: DataFrame) -> DataFrame:
-    """The rows that can be used, without their origin."""
-    return rows.where(F.col(INVALID).isNull()).drop(INVALID, ORIGIN) if has_origin(rows) else rows
-
-
-def invalid(rows: DataFrame) -> DataFrame:
-    """The others, as the errors channel has them."""
-    reason, row = F.col(INVALID).alias("reason"), F.to_json(ORIGIN).alias("row")
-    return rows.where(F.col(INVALID).isNotNull()).select(reason, row)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructType, TimestampNTZType
 
 from tidegate.errors import TypeMismatch
+from tidegate.operators.invalid_rows import NO_MESSAGE, time_is_null, time_is_unreadable
 from tidegate.plan.event_time import At, EventTime, EventTimeType, EventTimeTypes, Parse
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -20,15 +21,15 @@ _ISO_8601 = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d
 
 def event_time(df: DataFrame, spec: EventTime, registry: EventTimeTypes) -> tuple[Column, Column]:
     """The event time of each row, null where there is none to be used, and then the reason."""
-    instant, reason = F.lit(None).cast("timestamp"), F.lit("no message with an event time")
+    instant, reason = F.lit(None).cast("timestamp"), F.lit(NO_MESSAGE)
     for label, (message, at) in reversed(list(zip(spec.labels(), spec.parts, strict=True))):
         present, value, kind = _value(df, message, at)
         time = _read(registry.resolve(at.type), value, kind)
-        broken = F.when(value.isNull(), F.lit(f"event time {label!r} is null")).when(
-            time.isNull(), F.lit(f"event time {label!r} cannot be read as {at.type}")
+        why = F.when(value.isNull(), F.lit(time_is_null(label))).when(
+            time.isNull(), F.lit(time_is_unreadable(label, at.type))
         )
         instant = F.when(present, time).otherwise(instant)
-        reason = F.when(present, broken).otherwise(reason)
+        reason = F.when(present, why).otherwise(reason)
     return instant, reason
 
 
@@ -48,7 +49,7 @@ def _read(type: EventTimeType, value: Column, kind: DataType) -> Column:
     match type.name:
         case "timestamp":
             return _timestamp(value, kind)
-        case "unixtimestamp_s":
+        case "unixtimestamp" | "unixtimestamp_s":
             return _seconds(value, kind)
         case "unixtimestamp_ms":
             return _in_range(value, 1_000, F.timestamp_millis(value))
@@ -109,13 +110,13 @@ def _parser(name: str, parse: Parse) -> Callable[[pa.Array], pa.Array]:
 
 
 def parsed(name: str, parse: Parse, values: pa.Array) -> pa.Array:
-    """Instants for values without nulls. Halves are tried until only what is broken is left over."""
+    """Instants for values without nulls. Halves are tried until only invalid ones are left."""
     if not len(values):
         return pa.nulls(0, _INSTANT)
     try:
         return _instants(name, parse(values), len(values))
     except TypeMismatch:
-        raise  # not a value is broken but the parser
+        raise  # the parser is wrong, not a value
     except Exception:  # a user's parser may raise anything
         if len(values) == 1:
             return pa.nulls(1, _INSTANT)

@@ -47,7 +47,8 @@ from tidegate.connectors.folder import (
     Piece,
 )
 from tidegate.errors import PlanError, StartError, did_you_mean
-from tidegate.spark.decoding import Decoder, has_origin, struct_of, without_origin
+from tidegate.spark.decoding import Decoder, struct_of
+from tidegate.spark.invalid_rows import has_origin, without_origin
 from tidegate.spark.pacing import Control, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
 

@@ -16,7 +16,7 @@ from tidegate.connectors import Preparable, Sink, Target, Write, for_spark, loca
 from tidegate.dataflow.identity import Identity
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
 from tidegate.spark.checkpoint import claim
-from tidegate.spark.decoding import INVALID, has_origin, invalid, valid
+from tidegate.spark.invalid_rows import invalid, is_invalid, valid
 from tidegate.spark.pacing import Pace, Pacing, now
 from tidegate.spark.schema import arrow_schema
 
@@ -50,8 +50,8 @@ class PassingWriter:
         self.pacing.observe(found.total(), begun)
 
     def _write(self, batch: DataFrame, batch_id: int) -> Counter[str]:
-        broken = F.col(INVALID).isNotNull() if has_origin(batch) else F.lit(False)
-        counted = batch.agg(F.count_if(~broken), F.count_if(broken)).collect()
+        lost = is_invalid(batch)
+        counted = batch.agg(F.count_if(~lost), F.count_if(lost)).collect()
         counts = Counter(dict(zip((MAIN, ERROR_CHANNEL), counted[0], strict=True)))
         if counts[MAIN]:
             self.writes[MAIN](valid(batch), batch_id)

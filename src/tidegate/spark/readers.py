@@ -10,8 +10,9 @@ from pyspark.sql.streaming import DataStreamReader
 
 from tidegate.errors import PlanError
 from tidegate.plan.time import micros
-from tidegate.spark.decoding import Decoder, with_origin
+from tidegate.spark.decoding import Decoder
 from tidegate.spark.folder import Limits, read_folder, reads, refuse_folders_inside
+from tidegate.spark.invalid_rows import with_origin
 from tidegate.spark.pacing import Pace
 from tidegate.spark.schema import spark_schema
 

@@ -12,16 +12,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.operators.keyed import BROKEN, REASON_END
+from tidegate.operators.invalid_rows import INVALID_ROW, time_is_too_far_ahead
 from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime
 from tidegate.plan.feeds import MAX_FUTURE, Source
-from tidegate.plan.time import ProcessingTime, render
+from tidegate.plan.time import ProcessingTime
 from tidegate.spark.clock import clock
 from tidegate.spark.crossing import CLOCK, Crossings, Entrance
-from tidegate.spark.decoding import INVALID, ORIGIN, has_origin, with_origin
 from tidegate.spark.event_time import event_time, quoted
 from tidegate.spark.folder import AsRead, as_read
+from tidegate.spark.invalid_rows import (
+    INVALID,
+    ORIGIN,
+    ArrowMarks,
+    carrier,
+    has_origin,
+    mark,
+    with_origin,
+)
 from tidegate.spark.packing import HIGHEST_TIME, PACKED, Packing
 
 
@@ -51,7 +59,7 @@ class Reading:
                 fields.append(pa.field(CLOCK, pa.bool_()))
             rows = _under_watermark(rows, "c0", source)
         apart = take_steps_or_part(ways)
-        enter = Entrance(number, pa.schema(fields), _carrier(source), self.crossings.labels, apart)
+        enter = Entrance(number, pa.schema(fields), carrier(source), self.crossings.labels, apart)
         return self.crossings.pack(rows, enter, ways)
 
     def _packed_where_read(
@@ -61,15 +69,14 @@ class Reading:
         source = self.sources[number]
         names = [source.time, *(name for name in source.schema.names if name != source.time)]
         columns = pa.schema([source.row_schema.field(name) for name in names])
-        arriving = columns.append(_field(source, BROKEN))
-        enter = Entrance(number, arriving, BROKEN, self.crossings.labels, apart=False)
+        arriving = columns.append(_field(source, INVALID_ROW))
+        enter = Entrance(number, arriving, INVALID_ROW, self.crossings.labels, apart=False)
         packing = Packing(
             columns=columns,
             rows=source.row_schema,
-            latest=_latest_instant(source),
-            too_far=_too_far(source),
-            gap=gap,
-            zone=folder.zone,
+            marks=ArrowMarks(
+                _latest_instant(source), time_is_too_far_ahead(source.max_future), gap, folder.zone
+            ),
             pack=self.crossings.packer(enter, ways),
         )
         return _under_watermark(folder.packed(packing, PACKED), HIGHEST_TIME, source).drop(HIGHEST_TIME)
@@ -88,40 +95,29 @@ class Reading:
 
 
 def _columns(source: Source, df: DataFrame, gap: str | None) -> dict[str, Column]:
-    """The columns the plan reads, the event time first, broken rows whole as text in one of them.
+    """The columns the plan reads, the event time first; one of them carries the marks of invalid rows.
 
-    A row is also broken if it has no `gap`, where sessions have gaps of their own.
-
-    A broken row travels in the place of a text column that is read anyway: one more column, null
-    almost everywhere, would slow down the hand-over of every row. Columns are numbered on the way:
-    PySpark stumbles over names with dots and backticks.
+    A row is also invalid if it has no `gap`, where sessions have gaps of their own. Columns are numbered
+    on the way: PySpark stumbles over names with dots and backticks.
     """
-    time, sound, reason = _time(source, df)
+    time, valid, reason = _time(source, df)
     whole = F.to_json(F.struct("*"))
     if has_origin(df):
         # Of what was decoded from text, the text says more than the columns do.
-        sound, reason = sound & df[INVALID].isNull(), F.coalesce(df[INVALID], reason)
+        valid, reason = valid & df[INVALID].isNull(), F.coalesce(df[INVALID], reason)
         whole = F.to_json(df[ORIGIN])
-    columns = {source.time: F.when(sound, time)}
+    columns = {source.time: F.when(valid, time)}
     columns |= {name: df[quoted(name)] for name in source.schema.names if name != source.time}
     if gap is not None:
-        sound = sound & (columns[gap] > F.lit(timedelta(0)))
-    # What is wrong is only looked into where something is.
-    told = F.when(reason.isNull(), whole).otherwise(F.concat(reason, F.lit(REASON_END), whole))
-    carrier = _carrier(source)
-    columns[carrier] = F.when(sound, columns.get(carrier, F.lit(None))).otherwise(told)
-    return columns
+        valid = valid & (columns[gap] > F.lit(timedelta(0)))
+    own = columns.get(carrier(source), F.lit(None))
+    return columns | {carrier(source): mark(own, valid, reason, whole)}
 
 
 def _field(source: Source, column: str) -> pa.Field:
-    if column == BROKEN:
-        return pa.field(BROKEN, pa.string())
+    if column == INVALID_ROW:
+        return pa.field(INVALID_ROW, pa.string())
     return source.row_schema.field(column)
-
-
-def _carrier(source: Source) -> str:
-    texts = [f.name for f in source.schema if f.type == pa.string() and f.name != source.time]
-    return texts[0] if texts else BROKEN
 
 
 def _time(source: Source, df: DataFrame) -> tuple[Column, Column, Column]:
@@ -130,11 +126,8 @@ def _time(source: Source, df: DataFrame) -> tuple[Column, Column, Column]:
         return F.current_timestamp(), F.lit(True), F.lit(None).cast("string")
     time, reason = _declared_time(source, df)
     latest = _latest(source)
-    return time, time <= latest, F.when(time > latest, F.lit(_too_far(source))).otherwise(reason)
-
-
-def _too_far(source: Source) -> str:
-    return f"event time is more than {render(source.max_future)} ahead of the clock"
+    too_far_ahead = F.lit(time_is_too_far_ahead(source.max_future))
+    return time, time <= latest, F.when(time > latest, too_far_ahead).otherwise(reason)
 
 
 def _declared_time(source: Source, df: DataFrame) -> tuple[Column, Column]:

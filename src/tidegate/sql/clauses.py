@@ -77,12 +77,12 @@ def channel_sinks(text: Text, clauses: Clauses, sinks: Sinks, before: Sinks) -> 
         if found.get(ERROR_CHANNEL, errors) != errors:
             raise text.refuse(
                 clauses.errors.place,
-                "a query has one sink for broken rows: a view names another",
+                "a query has one sink for invalid rows: a view names another",
             )
         if errors.name in found:
             raise text.refuse(
                 clauses.errors.sink,
-                f"sink {errors.name!r} takes the late rows: broken ones need another",
+                f"sink {errors.name!r} takes the late rows: invalid ones need another",
             )
         found[ERROR_CHANNEL] = errors
     return found

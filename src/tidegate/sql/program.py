@@ -81,10 +81,14 @@ class Projection:
 
 @dataclass(frozen=True)
 class Input:
-    """What happens to a stream's DataFrame before it becomes events, first to last."""
+    """What happens to a stream's DataFrame before it becomes events, first to last.
+
+    `kept` has the columns of the stream that leave the steps as they are, by the names they then have.
+    """
 
     stream: Stream
     steps: tuple[Projection, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         wheres = "".join(f", where {step.where}" for step in self.steps if step.where is not None)

@@ -241,12 +241,12 @@ def _source(relation: Relation, stream: Stream, place: Place) -> tuple[Source, I
         raise text.refuse(
             place,
             f"stream {stream.name!r} has no event time: declare WATERMARK FOR column AS column, or "
-            "'eventtime.column'",
+            "'eventtime.column'; 'eventtime.enabled' = 'false' counts rows at the time they arrive",
         )
     time = _time_name(relation, stream, place) if isinstance(stream.time, str) else None
     schema = relation.types.schema()
     with text.at(place):
-        return stream.source(schema, time), Input(stream, relation.steps)
+        return stream.source(schema, time), Input(stream, relation.steps, relation.kept)
 
 
 def _time_name(relation: Relation, stream: Stream, place: Place) -> str:
@@ -281,12 +281,12 @@ def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
     others = origin.sinks if isinstance(origin, Planned) else relation.sinks
     for channel, sink in others.items():
         if main is not None and sink.name == main.name:
-            rows = "broken" if channel == ERROR_CHANNEL else "late"
+            rows = "invalid" if channel == ERROR_CHANNEL else "late"
             raise text.refuse(
                 place, f"sink {sink.name!r} takes the {rows} rows: results need another one"
             )
     if isinstance(origin, Stream):
-        return Insert(None, (Input(origin, relation.steps),), sinks={**sinks, **others})
+        return Insert(None, (Input(origin, relation.steps, relation.kept),), sinks={**sinks, **others})
     kept = {**relation.kept, **({OP.name: OP.name} if relation.retracts else {})}
     insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **others})
     with text.at(place):

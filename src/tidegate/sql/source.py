@@ -10,18 +10,6 @@ from tidegate.errors import PlanError, SqlError
 from tidegate.sql.spans import Span
 from tidegate.sql.tokens import Token
 
-#: How SQL writes what messages of plans write as the API does.
-_WRITTEN = {
-    "tg.emit.changelog()": "EMIT CHANGES",
-    "tg.emit.on_window_close()": "EMIT ON WINDOW CLOSE",
-    "leave emit() out": "leave EMIT out",
-    "tg.quantile('column', 0.5)": "percentile(column, 0.5)",
-    "allowed_lateness=": "ALLOW LATENESS ",
-    "time_type=": "'eventtime.type' = ",
-    "events() adds": "the stream adds",
-    "agg() names": "the query selects",
-}
-
 #: Where in the text something stands.
 Place = Span | Token | int
 
@@ -47,10 +35,4 @@ class Text:
         except SqlError:
             raise
         except PlanError as error:
-            raise self.refuse(place, _in_sql(str(error))) from error
-
-
-def _in_sql(message: str) -> str:
-    for api, sql in _WRITTEN.items():
-        message = message.replace(api, sql)
-    return message
+            raise self.refuse(place, error.written_in("sql")) from error

@@ -7,6 +7,7 @@ itself, and take plans.
 from tidegate.testing.changelog import Changelog, IllegalChange, consolidate, replay
 from tidegate.testing.dry_run import DryRun, Stream, check
 from tidegate.testing.host import KernelHost
+from tidegate.testing.programs import load
 from tidegate.testing.results import BatchResult, assert_rows, differences
 from tidegate.testing.table import at, rows, text
 from tidegate.testing.transcript import Transcript, run
@@ -24,6 +25,7 @@ __all__ = [
     "check",
     "consolidate",
     "differences",
+    "load",
     "replay",
     "rows",
     "run",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
-from tidegate.optimize import optimize
-from tidegate.plan.feeds import Source
+from tidegate.errors import PlanError, WatermarkViolation
+from tidegate.plan.channels import MAIN
+from tidegate.plan.counters import ROWS_IN
 from tidegate.plan.nodes import Plan
 from tidegate.testing.host import KernelHost
-from tidegate.testing.results import BatchResult
-from tidegate.testing.table import NOON, Row, instant_of, micros_of, rows
+from tidegate.testing.programs import Program, Session, Subject
+from tidegate.testing.results import BatchResult, Close, closeness
+from tidegate.testing.table import NOON, Row, instant_of, instant_of_watermark, micros_of, rows
 from tidegate.testing.transcript import Transcript
 
 #: The rows of a source in a batch: as a table in text, or as dictionaries.
@@ -36,67 +38,153 @@ class Stream:
     isStreaming: ClassVar[bool] = True
 
 
-class Program(Protocol):
-    """What a query can be of: a result, or several side by side."""
-
-    @property
-    def node(self) -> Plan: ...
-
-
 class DryRun:
     """A program as it runs on Spark, batch by batch: the same operators, and the watermark in between.
 
+    The program is a result of the Python API, or a query of SQL: what `tg.sql.compile` gives, or one of
+    its `inserts` and `selects`. Conditions and expressions of SQL need a session, `spark`.
+
     `now` is the clock, and stands still until a test sets it: processing time, `periodic` and `admit` go
-    by it.
+    by it. `watermark` follows from the rows of earlier batches, and a test can set it as well.
 
     >>> import pyarrow as pa
+    >>> from tidegate.testing import at
     >>> clicks = Stream(pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string())]))
     >>> counts = tg.events(clicks, time="ts").window(tg.tumbling("10 s")).agg(n=tg.count())
     >>> run = DryRun(counts)
-    >>> run.batch("ts | user \\n 1 | ann \\n 12 | bob").main
+    >>> run.batch("ts | user \\n 1 | ann \\n 3 | bob").main
     []
+    >>> run.watermark = at(10)
     >>> [row["n"] for row in run.batch("").main]
-    [1]
+    [2]
     """
 
-    def __init__(self, program: Program) -> None:
-        self.plan = optimize(program.node)
+    def __init__(self, program: Program, *, spark: Session | None = None) -> None:
+        self._subject = Subject.of(program, spark)
         self.now: datetime = NOON
-        self._host = KernelHost(self.plan, as_spark=True)
+        self._host = (
+            None if self._subject.plan is None else KernelHost(self._subject.plan, as_spark=True)
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The optimized plan."""
+        if self._subject.plan is None:
+            raise PlanError("the rows of this query only pass: it has no plan")
+        return self._subject.plan
+
+    @property
+    def channels(self) -> dict[str, pa.Schema]:
+        """The channels that rows leave through, with their columns."""
+        return self._subject.channels
 
     @property
     def watermark(self) -> datetime | None:
-        """What the next batch works by: the lowest of the sources' watermarks, if all have one."""
-        micros = self._host.watermark
-        return None if micros is None else instant_of(micros)
+        """What the next batch works by: the lowest of the sources' watermarks, if all have one.
 
-    def batch(self, *given: Given) -> BatchResult:
-        """One micro-batch: the rows of each source, in the order in which the program names them."""
-        self._host.now = micros_of(self.now)
+        A test can set it. It then counts for all sources, and cannot go back.
+        """
+        return None if self._host is None else instant_of_watermark(self._host.watermark_micros)
+
+    @watermark.setter
+    def watermark(self, watermark: datetime) -> None:
+        if self._host is None or any(source.processing_time for source in self._host.sources):
+            raise PlanError("only event time has a watermark to set; processing time goes by `now`")
+        if not isinstance(watermark, datetime):
+            raise TypeError(f"a watermark is a datetime, such as testing.at(60), got {watermark!r}")
+        before, after = self._host.watermark_micros, micros_of(watermark)
+        if before is not None and after < before:
+            raise WatermarkViolation(
+                "the dry run", f"its watermark went back from {self.watermark} to {watermark}"
+            )
+        self._host.advance_to(after)
+
+    def batch(self, *given: Given, **by_stream: Given) -> BatchResult:
+        """One micro-batch: the rows of each source, in the order in which the program names them.
+
+        The streams of a query of SQL can be given by name; one that is left out has no rows.
+        """
+        taken = self._taken(given, by_stream)
+        if self._host is None:
+            return self._passed(taken)
         sources = self._host.sources
-        assert len(given) == len(sources), f"rows for {len(given)} of {len(sources)} sources"
-        taken = [self._rows(source, own) for source, own in zip(sources, given, strict=True)]
-        result = self._host.batch(*taken)
+        self._host.now = micros_of(self.now)
+        own = self._subject.rows_of_sources(taken)
+        result = self._host.batch(
+            *(
+                [row | {source.time: self.now} for row in some] if source.processing_time else some
+                for source, some in zip(sources, own, strict=True)
+            )
+        )
         for number, source in enumerate(sources):
             if source.processing_time:  # ticks move it on, with rows or without
                 self._host.generators[number].observe([self._host.now])
         self._host.observe(*([] for _ in sources))
-        return result
+        return self._selected(result)
 
     def end(self) -> BatchResult:
         """The end of a batch query: nothing comes any more, and everything closes."""
-        return self._host.end()
+        return BatchResult() if self._host is None else self._selected(self._host.end())
 
     def restart(self) -> None:
         """Go on with nothing but the stored state, as new processes do."""
-        self._host.restart()
+        if self._host is not None:
+            self._host.restart()
 
-    def _rows(self, source: Source, given: Given) -> list[Row]:
-        own = rows(given, source.row_schema) if isinstance(given, str) else list(given)
-        return [row | {source.time: self.now} for row in own] if source.processing_time else own
+    def _taken(self, given: Sequence[Given], by_stream: Mapping[str, Given]) -> dict[str, Sequence[Row]]:
+        tables = self._subject.tables
+        if not by_stream:
+            assert len(given) == len(tables), f"rows for {len(given)} of {len(tables)} sources"
+        unknown = [name for name in by_stream if name not in tables]
+        assert not unknown, f"no stream {', '.join(unknown)}; there are {', '.join(tables)}"
+        assert not (given and by_stream), "give rows in their order, or by the names of streams"
+        named = {**dict(zip(tables, given, strict=False)), **by_stream}
+        return {name: self._rows(named.get(name, ""), schema) for name, schema in tables.items()}
+
+    def _rows(self, given: Given, schema: pa.Schema) -> Sequence[Row]:
+        return rows(given, schema) if isinstance(given, str) else list(given)
+
+    def _selected(self, result: BatchResult) -> BatchResult:
+        if MAIN in result.channels:
+            result.channels[MAIN] = self._subject.main(result.main)
+            if not result.main:
+                del result.channels[MAIN]
+        return result
+
+    def _passed(self, taken: Mapping[str, Sequence[Row]]) -> BatchResult:
+        """Rows that no operator looks at."""
+        result = BatchResult()
+        [own] = self._subject.rows_of_sources(taken)
+        result.put(MAIN, *own)
+        result.counts[ROWS_IN] = sum(map(len, taken.values()))
+        return result
 
 
-def check(program: Program, script: str) -> None:
+@dataclass(frozen=True)
+class _Script(Transcript):
+    """A transcript of a program with what SQL selects around its plan."""
+
+    subject: Subject
+
+    @property
+    def tables(self) -> Sequence[pa.Schema]:
+        return list(self.subject.tables.values())
+
+    @property
+    def channels(self) -> Mapping[str, pa.Schema]:
+        return self.subject.channels
+
+    @property
+    def counters(self) -> Sequence[str]:
+        return () if self.subject.plan is None else super().counters
+
+    @property
+    def close(self) -> dict[str, Close]:
+        kept, close = self.subject.main.kept, closeness(self.plan)
+        return {name: close[c] for name, c in kept.items() if c in close} if kept else close
+
+
+def check(program: Program, script: str, *, spark: Session | None = None) -> None:
     """Run a program dry through a transcript; what differs is an `AssertionError` that shows it.
 
     >>> import pyarrow as pa
@@ -115,11 +203,14 @@ def check(program: Program, script: str) -> None:
     ...       ann  | 0            | 10         | 1
     ... ''')
     """
-    run = DryRun(program)
-    transcript = Transcript("transcript", run.plan, script)
+    run = DryRun(program, spark=spark)
+    # A query whose rows only pass has no plan, and its transcript asks for none.
+    transcript = _Script("transcript", cast("Plan", run._subject.plan), script, run._subject)
     results = []
     for step in transcript.steps:
         run.now = instant_of(step.now) if step.now else run.now
+        if step.advance_to is not None:
+            run.watermark = instant_of(step.advance_to)
         results.append(run.batch(*step.rows))
     complaints = transcript.complaints(results)
     assert not complaints, "\n".join(complaints)

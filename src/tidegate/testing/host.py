@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.dataflow import compile
-from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator
+from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkAligner, WatermarkGenerator
 from tidegate.operators import blobs
+from tidegate.operators.invalid_rows import INVALID_ROW
 from tidegate.operators.kernel import Clock, Kernel, Outcome
 from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.keyed import BROKEN
 from tidegate.operators.late import THE_END
 from tidegate.operators.messages import Kind, Message
 from tidegate.operators.row_text import row_text
@@ -63,8 +63,9 @@ class KernelHost:
         #: What is said about the load, in plans that shed.
         self.decision: Decision | None = None
         self.sources = self.dataflow.sources
-        self.generators = [WatermarkGenerator(source.tolerance, as_spark) for source in self.sources]
-        self.aligner = WatermarkAligner(tuple(map(str, range(len(self.sources)))))
+        generator = SparkWatermarkGenerator if as_spark else WatermarkGenerator[int]
+        self.generators = [generator(source.tolerance) for source in self.sources]
+        self.aligner = WatermarkAligner[int](map(str, range(len(self.sources))))
         self.now = 0
         self._labels = range(buckets)
         self._buckets = {place: Bucket() for place in self._places()}
@@ -76,7 +77,7 @@ class KernelHost:
         `worker` is the process whose memory the batch meets: the one that served the batch before,
         or another, which may be several batches behind. `packs` is how many partitions pack rows.
         """
-        result = self._run(rows, self.watermark, worker, packs)
+        result = self._run(rows, self.watermark_micros, worker, packs)
         self.observe(*rows)
         return result
 
@@ -87,15 +88,20 @@ class KernelHost:
             seen = self.generators[number].observe(micros_of(t) for t in times if t is not None)
             self.aligner.update(str(number), seen)
 
+    def advance_to(self, watermark: int) -> None:
+        """Move the watermark of every source on, without rows."""
+        for number, generator in enumerate(self.generators):
+            self.aligner.update(str(number), generator.advance_to(watermark))
+
     @property
-    def watermark(self) -> int | None:
+    def watermark_micros(self) -> int | None:
         """The lowest of the sources' watermarks; none while one has not spoken."""
         return self.aligner.watermark
 
     def failed_batch(self, *rows: Sequence[Row], worker: int = 0) -> None:
         """An attempt at a micro-batch that is not committed: only the worker's memory has seen it."""
         kept = {place: Bucket(MemoryPages(b.pages), b.due) for place, b in self._buckets.items()}
-        self._run(rows, self.watermark, worker, 1)
+        self._run(rows, self.watermark_micros, worker, 1)
         self._buckets = kept
 
     def end(self) -> BatchResult:
@@ -172,8 +178,8 @@ class KernelHost:
                 yield from outcome.messages(label, number)
 
     def _table(self, source: Source, gap: str | None, rows: Sequence[Row]) -> pa.Table:
-        schema = source.schema.append(pa.field(BROKEN, pa.string()))
-        return to_arrow(({**row, BROKEN: _broken(row, source.time, gap)} for row in rows), schema)
+        schema = source.schema.append(pa.field(INVALID_ROW, pa.string()))
+        return to_arrow(({**row, INVALID_ROW: _invalid(row, source.time, gap)} for row in rows), schema)
 
     def _step(self, place: Slot, inputs: Sequence[Message], clock: Clock, worker: int) -> Outcome:
         bucket = self._buckets[place]
@@ -198,8 +204,8 @@ class KernelHost:
                 assert message.kind == Kind.GAUGE, "nothing else is left when all operators have run"
 
 
-def _broken(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
-    """A row that cannot be used, as text: it lacks its event time, or its own gap."""
+def _invalid(row: Mapping[str, Any], time: str, gap_column: str | None) -> str | None:
+    """An invalid row as text: it lacks its event time, or its own gap."""
     gap = timedelta.max if gap_column is None else row.get(gap_column)
     usable = row.get(time) is not None and gap is not None and gap > timedelta(0)
     return None if usable else row_text(row)

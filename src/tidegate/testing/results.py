@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan
-from tidegate.testing.table import Row, rows, text
+from tidegate.testing.table import Row, instant_of_watermark, rows, text
 
 Close = Callable[[Any, Any], bool]
 
@@ -25,9 +26,15 @@ _NAN = object()
 class BatchResult:
     """The rows of one micro-batch by channel, its counters, and the watermark in force."""
 
-    watermark: int | None = None
+    #: As operators count it.
+    watermark_micros: int | None = None
     channels: dict[str, list[Row]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The watermark in force during the batch, in UTC; that of the end is the end of time."""
+        return instant_of_watermark(self.watermark_micros)
 
     @property
     def main(self) -> list[Row]:
@@ -47,7 +54,7 @@ def differences(plan: Plan, expected: BatchResult, actual: BatchResult) -> list[
     the changelog's business. Sketches may differ by their documented bounds.
     """
     found = []
-    if expected.watermark != actual.watermark:
+    if expected.watermark_micros != actual.watermark_micros:
         found.append(f"watermark: expected {expected.watermark}, got {actual.watermark}")
     if +expected.counts != +actual.counts:
         found.append(f"counters: expected {dict(+expected.counts)}, got {dict(+actual.counts)}")
@@ -63,12 +70,13 @@ def row_differences(
     """The rows one side has and the other has not."""
     close = closeness(plan) if channel == MAIN else {}
     columns = dict.fromkeys(name for row in (*expected, *actual) for name in row)
-    return _told_apart(list(columns), close, expected, actual)
+    return told_apart(list(columns), close, expected, actual)
 
 
-def _told_apart(
+def told_apart(
     columns: Sequence[str], close: Mapping[str, Close], expected: Sequence[Row], actual: Sequence[Row]
 ) -> list[str]:
+    """The rows that only one side has, by these columns, some of which need not agree to the bit."""
     exact = [name for name in columns if name not in close]
     wanted, got = _grouped(expected, exact), _grouped(actual, exact)
     missing, surplus = [], []
@@ -104,7 +112,7 @@ def assert_rows(
         assert schema is not None, "a table in text is read by the types of a schema"
         expected = rows(expected, schema)
     columns = list(expected[0]) if expected else list(actual[0]) if actual else []
-    found = _told_apart(columns, {}, expected, [{n: row[n] for n in columns} for row in actual])
+    found = told_apart(columns, {}, expected, [{n: row[n] for n in columns} for row in actual])
     assert not found, "\n".join(found)
 
 

@@ -23,6 +23,9 @@ Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
+#: The ends of the calendar.
+_FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
+
 
 def rows(text: str, schema: pa.Schema) -> list[Row]:
     """The rows of a table in text, its columns read by the types of the schema.
@@ -74,6 +77,13 @@ def instant_of(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
+def instant_of_watermark(micros: int | None) -> datetime | None:
+    """A watermark as an instant; what lies past the calendar, as the end of time does, is its end."""
+    if micros is None:
+        return None
+    return instant_of(min(max(micros, micros_of(_FIRST)), micros_of(_LAST)))
+
+
 def to_arrow(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """The rows as an Arrow table; columns a row does not have are null."""
     held = list(rows)
@@ -101,7 +111,7 @@ def _value(cell: str, kind: pa.DataType) -> Any:
     if cell in ("", "null"):
         return None
     if pa.types.is_timestamp(kind):
-        return _instant(cell) if ":" in cell else at(cell)
+        return instant(cell)
     if pa.types.is_duration(kind):
         return timedelta(microseconds=int(Decimal(cell) * 1_000_000))
     if pa.types.is_date(kind):
@@ -119,9 +129,12 @@ def _value(cell: str, kind: pa.DataType) -> Any:
     return cell
 
 
-def _instant(cell: str) -> datetime:
-    instant = datetime.fromisoformat(cell)
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+def instant(cell: str) -> datetime:
+    """A time as tables write it: seconds after noon, or ISO 8601."""
+    if ":" not in cell:
+        return at(cell)
+    written = datetime.fromisoformat(cell)
+    return written if written.tzinfo else written.replace(tzinfo=UTC)
 
 
 def shown(value: Any) -> str:

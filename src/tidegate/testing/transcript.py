@@ -14,26 +14,30 @@
       ann  | 0            | 10         | 1
 
 Each `rows` begins a micro-batch; without a table the batch is empty. That of a join begins with
-`left`, and `right` has the rows of the other side. Then, as needed: `now` (the
-processing time), `watermark` (in force during the batch, or none), a table for every channel that
-rows leave through (channels that are not mentioned must stay silent), and counters, `late_rows 1`.
+`left`, and `right` has the rows of the other side. Then, as needed: `now` (the processing time),
+`advance_to` (the watermark to move on to before the batch), `watermark` (the one in force during the
+batch, or none), a table for every channel that rows leave through (channels that are not mentioned must
+stay silent), and counters, `late_rows 1`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import dedent
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.dataflow import Dataflow, compile
 from tidegate.errors import did_you_mean
+from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan
 from tidegate.testing.host import KernelHost
-from tidegate.testing.results import BatchResult, row_differences
-from tidegate.testing.table import Row, at, instant_of, micros_of, rows, shown
+from tidegate.testing.results import BatchResult, Close, closeness, told_apart
+from tidegate.testing.table import Row, instant, micros_of, rows, shown
 
 #: What the rows of each source are called.
 _INPUTS = {"rows": 0, "left": 0, "right": 1}
@@ -47,6 +51,8 @@ class Step:
     rows: list[list[Row]]
     #: Zero where it is not given.
     now: int
+    #: The watermark that the batch is to find, where it is not left to the rows.
+    advance_to: int | None
     #: What must come out. A watermark that is not given is not compared, nor a counter.
     expected: BatchResult
     names_watermark: bool
@@ -64,10 +70,30 @@ class Transcript:
     def dataflow(self) -> Dataflow:
         return compile(self.plan)
 
+    @property
+    def tables(self) -> Sequence[pa.Schema]:
+        """The columns of the tables that a batch brings."""
+        return [source.row_schema for source in self.dataflow.sources]
+
+    @property
+    def channels(self) -> Mapping[str, pa.Schema]:
+        """The columns of the tables that leave."""
+        return self.dataflow.channels
+
+    @property
+    def counters(self) -> Sequence[str]:
+        """The counters that a script can name."""
+        return self.dataflow.counters
+
+    @property
+    def close(self) -> dict[str, Close]:
+        """The columns of results that need not agree to the bit."""
+        return closeness(self.plan)
+
     @cached_property
     def steps(self) -> list[Step]:
         """The micro-batches of the script."""
-        return [_step(sections, self.dataflow) for sections in _batches(self.script)]
+        return [_step(sections, self) for sections in _batches(self.script)]
 
     def complaints(self, results: Sequence[BatchResult]) -> list[str]:
         """How results differ from the script, in sentences; empty where they agree."""
@@ -76,7 +102,7 @@ class Transcript:
         return [
             f"{self.name}, batch {number}, {complaint}"
             for number, (step, result) in enumerate(zip(self.steps, results, strict=True), 1)
-            for complaint in _complaints(self.plan, step, result)
+            for complaint in _complaints(self, step, result)
         ]
 
 
@@ -87,6 +113,8 @@ def run(
     results = []
     for step in transcript.steps:
         host.now = step.now
+        if step.advance_to is not None:
+            host.advance_to(step.advance_to)
         results.append(host.batch(*step.rows))
         between()
     return results
@@ -109,44 +137,47 @@ def _batches(script: str) -> list[list[tuple[str, str, str]]]:
     return batches
 
 
-def _step(sections: Sequence[tuple[str, str, str]], dataflow: Dataflow) -> Step:
-    sources, channels = dataflow.sources, dataflow.channels
-    taken: list[list[Row]] = [[] for _ in sources]
-    now, watermark, named = 0, None, False
+def _step(sections: Sequence[tuple[str, str, str]], transcript: Transcript) -> Step:
+    tables, channels, counters = transcript.tables, transcript.channels, transcript.counters
+    taken: list[list[Row]] = [[] for _ in tables]
+    now, advance_to, watermark, named = 0, None, None, False
     expected = BatchResult()
     for word, rest, table in sections:
         if word in _INPUTS:
             number = _INPUTS[word]
-            taken[number] = rows(table, sources[number].row_schema)
+            taken[number] = rows(table, tables[number])
         elif word == "now":
-            now = micros_of(at(rest))
+            now = micros_of(instant(rest))
+        elif word == "advance_to":
+            advance_to = micros_of(instant(rest))
         elif word == "watermark":
-            named, watermark = True, None if rest == "none" else micros_of(at(rest))
-        elif word in dataflow.counters and rest:  # `errors` is a counter and a channel
+            named, watermark = True, None if rest == "none" else micros_of(instant(rest))
+        elif word in counters and rest:  # `errors` is a counter and a channel
             expected.counts[word] = int(rest)
         elif word in channels:
             expected.put(word, *rows(table, channels[word]))
         else:
-            known = (*_INPUTS, "now", "watermark", *channels, *dataflow.counters)
+            known = (*_INPUTS, "now", "advance_to", "watermark", *channels, *counters)
             raise ValueError(f"{word!r} is no part of this transcript; {did_you_mean(word, known)}")
-    expected.watermark = watermark
-    return Step(taken, now, expected, named)
+    expected.watermark_micros = watermark
+    return Step(taken, now, advance_to, expected, named)
 
 
-def _complaints(plan: Plan, step: Step, result: BatchResult) -> list[str]:
+def _complaints(transcript: Transcript, step: Step, result: BatchResult) -> list[str]:
     found = []
     wanted = step.expected
-    if step.names_watermark and wanted.watermark != result.watermark:
-        found.append(f"watermark: expected {_time(wanted.watermark)}, got {_time(result.watermark)}")
-    for channel in compile(plan).channels:
+    if step.names_watermark and wanted.watermark_micros != result.watermark_micros:
+        found.append(f"watermark: expected {_time(wanted)}, got {_time(result)}")
+    for channel, schema in transcript.channels.items():
         rows_of = (batch.channels.get(channel, []) for batch in (wanted, result))
-        found += [f"{channel}: {line}" for line in row_differences(plan, channel, *rows_of)]
+        close = transcript.close if channel == MAIN else {}
+        found += [f"{channel}: {line}" for line in told_apart(schema.names, close, *rows_of)]
     counts = Counter({name: result.counts[name] for name in wanted.counts})
     if counts != wanted.counts:
         found.append(f"counters: expected {dict(wanted.counts)}, got {dict(counts)}")
     return found
 
 
-def _time(watermark: int | None) -> str:
+def _time(result: BatchResult) -> str:
     """A watermark as scripts write it."""
-    return "none" if watermark is None else shown(instant_of(watermark))
+    return "none" if result.watermark is None else shown(result.watermark)

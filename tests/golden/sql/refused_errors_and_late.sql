@@ -1,4 +1,4 @@
---fail=line 6, column 115: sink 'rest' takes the late rows: broken ones need another
+--fail=line 6, column 115: sink 'rest' takes the late rows: invalid ones need another
 CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
 WITH (connector = 'files', path = 'clicks', format = 'json');
 CREATE SINK results WITH (connector = 'console');

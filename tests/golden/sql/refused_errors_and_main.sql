@@ -1,4 +1,4 @@
---fail=line 5, column 13: sink 'results' takes the broken rows: results need another one
+--fail=line 5, column 13: sink 'results' takes the invalid rows: results need another one
 CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
 WITH (connector = 'files', path = 'clicks', format = 'json');
 CREATE SINK results WITH (connector = 'console');

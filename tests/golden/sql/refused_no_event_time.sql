@@ -1,4 +1,4 @@
---fail=line 7, column 42: stream 'plain' has no event time: declare WATERMARK FOR column AS column, or 'eventtime.column'
+--fail=line 7, column 42: stream 'plain' has no event time: declare WATERMARK FOR column AS column, or 'eventtime.column'; 'eventtime.enabled' = 'false' counts rows at the time they arrive
 CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
 WITH (connector = 'files', path = 'clicks', format = 'json');
 CREATE SINK results WITH (connector = 'console');
