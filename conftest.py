@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestItem
 
-from tests import search
 from tests.spark.class_archive import java_options
+from tests.support import hypothesis_profiles
 
 #: Modules whose docstring examples run against Spark.
 _SPARK_EXAMPLES = (
@@ -19,8 +19,8 @@ _SPARK_EXAMPLES = (
     "tidegate.spark.session",
 )
 
-search.register_profiles()
-search.forget_local_constants()
+hypothesis_profiles.register_profiles()
+hypothesis_profiles.forget_local_constants()
 
 # For sessions of the tests, and of programs that tests start.
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
@@ -30,7 +30,7 @@ os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 def pytest_configure(config: pytest.Config) -> None:
     """Tests run in the same order for everybody; `--randomly-seed` asks for another one."""
     if config.getoption("randomly_seed", None) == "default":
-        config.option.randomly_seed = search.SEED
+        config.option.randomly_seed = hypothesis_profiles.SEED
 
 
 @pytest.fixture(scope="session")

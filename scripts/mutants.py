@@ -26,11 +26,11 @@ SOURCES = Path("src", "tidegate")
 #: Which test runs the transcripts of a file: one that has a restart after every batch.
 _RUNS = "test_and_after_a_restart_between_any_two_batches"
 _RUN_BY = {
-    "tests/transcripts.py": "tests/unit/test_transcripts.py",
-    "tests/session_transcripts.py": "tests/unit/test_transcripts.py",
-    "tests/sliding_transcripts.py": "tests/unit/test_sliding.py",
-    "tests/chain_transcripts.py": "tests/unit/test_sliding.py",
-    "tests/join_transcripts.py": "tests/unit/test_join_transcripts.py",
+    "tests/transcripts/windows.py": "tests/unit/test_transcripts.py",
+    "tests/transcripts/sessions.py": "tests/unit/test_transcripts.py",
+    "tests/transcripts/sliding.py": "tests/unit/test_sliding.py",
+    "tests/transcripts/chains.py": "tests/unit/test_sliding.py",
+    "tests/transcripts/joins.py": "tests/unit/test_join_transcripts.py",
 }
 
 #: The same tests on the same examples each time.
@@ -100,21 +100,21 @@ TIME = [
         "operators/slices.py",
         "fresh = self._take_in(turn, progress.closed)",
         "fresh = self._take_in(turn, progress.was_closed)",
-        "tests/transcripts.py::what the watermark makes due is closed before rows are taken in",
+        "tests/transcripts/windows.py::what the watermark makes due is closed before rows are taken in",
     ),
     Mutant(
         "a chained operator is held back",
         "operators/chained.py",
         "clock.watermark - self.hold_back",
         "clock.watermark",
-        "tests/chain_transcripts.py::corrections come in time: the lateness is held back",
+        "tests/transcripts/chains.py::corrections come in time: the lateness is held back",
     ),
     Mutant(
         "a chained operator takes in first, and judges nothing late",
         "operators/chained.py",
         "self.kernel.step(state, before, Clock(None, clock.now))",
         "self.kernel.step(state, before, clock)",
-        "tests/chain_transcripts.py::what a watermark closes is in time for the windows that it closes next",
+        "tests/transcripts/chains.py::what a watermark closes is in time for the windows that it closes next",
     ),
 ]
 
@@ -124,7 +124,7 @@ WINDOWS = [
         "operators/late.py",
         "return NEVER if watermark is None else watermark - self.lateness",
         "return NEVER if watermark is None else watermark - self.lateness - 1",
-        "tests/transcripts.py::a window closes in the first batch whose watermark has reached its end",
+        "tests/transcripts/windows.py::a window closes in the first batch whose watermark has reached its end",
     ),
     Mutant(
         "times before 1970 have windows like all others",
@@ -138,35 +138,35 @@ WINDOWS = [
         "operators/slicing.py",
         "phase < self.window.size",
         "phase <= self.window.size",
-        "tests/transcripts.py::a row in a gap between windows belongs to none and is not late",
+        "tests/transcripts/windows.py::a row in a gap between windows belongs to none and is not late",
     ),
     Mutant(
         "a row counts in every window that holds it",
         "operators/slicing.py",
         "return -((self.per_window - 1 - slice_) // self.per_slide)",
         "return slice_ // self.per_slide",
-        "tests/transcripts.py::a changelog knows inserts and deletes only",
+        "tests/transcripts/windows.py::a changelog knows inserts and deletes only",
     ),
     Mutant(
         "a range around a row is closed: lookback with a lookahead",
         "operators/sliding.py",
         "low, high = time - self.window.lookback,",
         "low, high = time - self.window.lookback + 1,",
-        "tests/sliding_transcripts.py::a microsecond outside of the range is outside",
+        "tests/transcripts/sliding.py::a microsecond outside of the range is outside",
     ),
     Mutant(
         "a range around a row is closed: what has arrived",
         "operators/arrived.py",
         "timeline.time[rows] - lookback)",
         "timeline.time[rows] - lookback + 1)",
-        "tests/sliding_transcripts.py::both ends of the range belong to it",
+        "tests/transcripts/sliding.py::both ends of the range belong to it",
     ),
     Mutant(
         "a lookahead waits until W has reached its end",
         "operators/sliding.py",
         "self.table.between(state, was - ahead + 1, now - ahead)",
         "self.table.between(state, was + 1, now)",
-        "tests/sliding_transcripts.py::a window that looks ahead leaves when the watermark has passed it",
+        "tests/transcripts/sliding.py::a window that looks ahead leaves when the watermark has passed it",
     ),
 ]
 
@@ -176,14 +176,14 @@ SESSIONS = [
         "operators/sweep.py",
         "start[1:] > furthest[:-1]",
         "start[1:] >= furthest[:-1]",
-        "tests/session_transcripts.py::rows exactly a gap apart belong together, and a microsecond more parts them",
+        "tests/transcripts/sessions.py::rows exactly a gap apart belong together, and a microsecond more parts them",
     ),
     Mutant(
         "the earliest of merged sessions goes on",
         "operators/session_emit.py",
         "earliest = out.sort(START)",
         "earliest = out.sort(START, descending=True)",
-        "tests/session_transcripts.py::on_update: the earliest of merged sessions goes on, the others are deleted",
+        "tests/transcripts/sessions.py::on_update: the earliest of merged sessions goes on, the others are deleted",
     ),
     Mutant(
         "what a merge absorbs is taken back",
@@ -197,7 +197,7 @@ SESSIONS = [
         "operators/sweep.py",
         "apart |= np.diff(start // max_length) != 0",
         "apart |= False",
-        "tests/session_transcripts.py::max_length cuts sessions at its multiples",
+        "tests/transcripts/sessions.py::max_length cuts sessions at its multiples",
     ),
 ]
 
@@ -207,35 +207,35 @@ LATE = [
         "operators/slices.py",
         "last_late = self.slicing.first_slice(closed + 1) - 1",
         "last_late = self.slicing.last_slice(closed)",
-        "tests/transcripts.py::a late row still counts in its windows that are open",
+        "tests/transcripts/windows.py::a late row still counts in its windows that are open",
     ),
     Mutant(
         "rows of sessions are judged after merging",
         "operators/sessions.py",
         "too_late = joined.too_late(horizon)",
         "too_late = joined.states[END].to_numpy() <= horizon",
-        "tests/session_transcripts.py::late rows are judged after merging: one that touches a live session is in time",
+        "tests/transcripts/sessions.py::late rows are judged after merging: one that touches a live session is in time",
     ),
     Mutant(
         "a single row at exactly W is late",
         "operators/rows.py",
         "came, time <= turn.watermark)",
         "came, time < turn.watermark)",
-        "tests/sliding_transcripts.py::a row at the watermark is late, and one after it waits",
+        "tests/transcripts/sliding.py::a row at the watermark is late, and one after it waits",
     ),
     Mutant(
         "reassign moves what is at most so far behind",
         "operators/late.py",
         "watermark - time <= self.policy.max_lateness",
         "watermark - time < self.policy.max_lateness",
-        "tests/transcripts.py::reassign moves late rows to the watermark if they are not too late",
+        "tests/transcripts/windows.py::reassign moves late rows to the watermark if they are not too late",
     ),
     Mutant(
         "every late row is counted",
         "operators/late.py",
         'out.counts["late_rows"] += count',
         'out.counts["late_rows"] += 0 if rows is None else count',
-        "tests/session_transcripts.py::what max_length has cut is late when the cut has passed",
+        "tests/transcripts/sessions.py::what max_length has cut is late when the cut has passed",
     ),
 ]
 
@@ -245,14 +245,14 @@ EMISSION = [
         "operators/changelog.py",
         "*(pl.col(v + _OUT).alias(v) for v in values)",
         "*values",
-        "tests/transcripts.py::on_update tells each batch's net change, and nothing when a window closes",
+        "tests/transcripts/windows.py::on_update tells each batch's net change, and nothing when a window closes",
     ),
     Mutant(
         "what did not change is not mentioned",
         "operators/changelog.py",
         "both.filter(known & ~same)",
         "both.filter(known)",
-        "tests/transcripts.py::a row that changes no result is not mentioned",
+        "tests/transcripts/windows.py::a row that changes no result is not mentioned",
     ),
     Mutant(
         "retractions of a key come before insertions",
@@ -266,7 +266,7 @@ EMISSION = [
         "operators/window_emit.py",
         "pl.col(_AT) + self.policy.interval > now",
         "pl.col(_AT) + self.policy.interval >= now",
-        "tests/transcripts.py::periodic lets each window speak once an interval, and at its close",
+        "tests/transcripts/windows.py::periodic lets each window speak once an interval, and at its close",
     ),
 ]
 
@@ -300,28 +300,28 @@ JOINS = [
         "operators/panes.py",
         "return first, self._last_begun(end) - 1",
         "return first, self._last_begun(end)",
-        "tests/join_transcripts.py::a pair leaves once although the right row is in many panes, and shows the earliest that overlaps",
+        "tests/transcripts/joins.py::a pair leaves once although the right row is in many panes, and shows the earliest that overlaps",
     ),
     Mutant(
         "sessions that just touch meet",
         "operators/session_join.py",
         "touching = end[place] >= begin[one]",
         "touching = end[place] > begin[one]",
-        "tests/join_transcripts.py::sessions that just touch meet, whichever is the first",
+        "tests/transcripts/joins.py::sessions that just touch meet, whichever is the first",
     ),
     Mutant(
         "each pair leaves exactly once",
         "operators/session_join.py",
         "new = left[_NEW].to_numpy()[one] | right[_NEW].to_numpy()[other]",
         "new = np.ones(len(one), dtype=bool)",
-        "tests/join_transcripts.py::pairs that have left do not leave again when the next session closes",
+        "tests/transcripts/joins.py::pairs that have left do not leave again when the next session closes",
     ),
     Mutant(
         "null matches nothing where the plan says so",
         "operators/joining.py",
         "complete &= state.known_keys.column(name).is_valid().to_numpy()",
         "complete |= state.known_keys.column(name).is_valid().to_numpy()",
-        "tests/join_transcripts.py::null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
+        "tests/transcripts/joins.py::null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
     ),
     Mutant(
         "every column of a missing side is null, its keys too",
@@ -331,7 +331,7 @@ JOINS = [
         "        for side in self.sides:\n"
         "            shown = [self.pair.names[side.side][key] for key in side.keys]\n"
         "            columns |= dict(zip(shown, keys.columns, strict=True))",
-        "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
+        "tests/transcripts/joins.py::keys of two names: a pair has both, and each is null if its side is missing",
     ),
 ]
 

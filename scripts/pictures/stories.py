@@ -7,9 +7,7 @@ import pyarrow as pa
 
 from scripts.pictures.play import Beat
 from scripts.pictures.story import Story
-from tests.chain_transcripts import CHAINED
-from tests.join_transcripts import JOINS
-from tests.plans import (
+from tests.support.plans import (
     ROWS,
     SCHEMA,
     SECOND,
@@ -22,9 +20,11 @@ from tests.plans import (
     reorder_plan,
     session,
 )
-from tests.session_transcripts import SESSIONS
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.transcripts import TRANSCRIPTS
+from tests.transcripts.chains import CHAINED
+from tests.transcripts.joins import JOINS
+from tests.transcripts.sessions import SESSIONS
+from tests.transcripts.sliding import ORDERED, SLIDING
+from tests.transcripts.windows import TRANSCRIPTS
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union
 from tidegate.plan.inlets import KeyBy

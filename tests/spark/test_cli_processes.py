@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 import tidegate
-from tests.patience import HANG
-from tests.same_plans import facts
+from tests.support.plan_facts import facts
+from tests.support.time_limits import HANG
 from tidegate.pipeline.load import load
 
 PIPELINE = """\

@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
-from tests.patience import HANG
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import write_files
 from tests.spark.test_windows import FLUSH, disordered
+from tests.support.time_limits import HANG
 from tidegate.errors import PlanError
 
 Stream = Callable[..., Any]

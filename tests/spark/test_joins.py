@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.oracle import Oracle
-from tests.plans import TIMESTAMP
 from tests.spark import killed_join
 from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
 from tests.spark.kills import Victim
 from tests.spark.test_event_time_queries import wait_until
+from tests.support.plans import TIMESTAMP
 from tidegate.spark.inspection import states_of
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row

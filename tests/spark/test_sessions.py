@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.oracle import Oracle
-from tests.plans import TIMESTAMP, plan_of, session
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import file_stream, write_files
+from tests.support.plans import TIMESTAMP, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.testing import Changelog
 from tidegate.testing.table import Row, instant_of

@@ -19,7 +19,7 @@ from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
 from tests.spark.test_event_time_queries import wait_until
 from tests.spark.test_transcripts import run_on_spark
-from tests.stepped import FUSIONS, in_circles, with_steps
+from tests.support.steps import FUSIONS, in_circles, with_steps
 from tests.unit.test_fused_transcripts import ALL
 from tidegate.errors import PlanError, StartError
 from tidegate.operators.shedding import Load, LoadCoordinator

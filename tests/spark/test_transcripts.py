@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import tidegate as tg
-from tests.chain_transcripts import CHAINED
-from tests.join_transcripts import JOINS
-from tests.session_transcripts import SESSIONS
-from tests.sliding_transcripts import ORDERED, SLIDING
 from tests.spark.files import file_stream, write_files
+from tests.transcripts.chains import CHAINED
+from tests.transcripts.joins import JOINS
+from tests.transcripts.sessions import SESSIONS
+from tests.transcripts.sliding import ORDERED, SLIDING
 from tidegate.plan.nodes import sources_of
 from tidegate.spark import query as queries
 from tidegate.testing import BatchResult, Transcript

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from tests.plans import SCHEMA, SECOND, TIMESTAMP, hopping, logical_plan, reorder_plan
+from tests.support.plans import SCHEMA, SECOND, TIMESTAMP, hopping, logical_plan, reorder_plan
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch

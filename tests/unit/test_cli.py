@@ -13,7 +13,7 @@ import pytest
 import tidegate
 from benchmarks.commands import commands
 from tests.golden import assert_golden
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 from tidegate.cli import bench
 from tidegate.cli.failures import cause
 from tidegate.cli.session import interruptions

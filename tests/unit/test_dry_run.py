@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.chain_transcripts import CHAINED
-from tests.session_transcripts import SESSIONS
-from tests.transcripts import TRANSCRIPTS
+from tests.transcripts.chains import CHAINED
+from tests.transcripts.sessions import SESSIONS
+from tests.transcripts.windows import TRANSCRIPTS
 from tidegate.errors import ColumnNotFound
 from tidegate.plan.nodes import Plan
 from tidegate.testing import (

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.chain_transcripts import CHAINED
-from tests.crossing_host import CrossingHost
-from tests.join_transcripts import JOINS
-from tests.session_transcripts import SESSIONS
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.stepped import FUSIONS, in_circles, with_steps
-from tests.transcripts import TRANSCRIPTS
+from tests.support.python_stage_host import PythonStageHost
+from tests.support.steps import FUSIONS, in_circles, with_steps
+from tests.transcripts.chains import CHAINED
+from tests.transcripts.joins import JOINS
+from tests.transcripts.sessions import SESSIONS
+from tests.transcripts.sliding import ORDERED, SLIDING
+from tests.transcripts.windows import TRANSCRIPTS
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import crossings
 from tidegate.testing import run
@@ -29,7 +29,7 @@ def complaints(transcript, host):
 
 @EVERY_TRANSCRIPT
 def test_crossings_without_steps_do_what_the_transcript_says(transcript):
-    assert transcript.complaints(run(transcript, CrossingHost(transcript.plan))) == []
+    assert transcript.complaints(run(transcript, PythonStageHost(transcript.plan))) == []
 
 
 @EVERY_TRANSCRIPT
@@ -38,7 +38,7 @@ def test_fusion_on_or_off_it_does_what_the_transcript_says(transcript, fusion):
     plan = optimize(with_steps(transcript.plan, in_circles), FUSIONS[fusion])
     for inlet in plan.inlets:
         assert len(crossings(inlet.feed)) == {"fused": 1, "unfused": 4}[fusion]
-    assert complaints(transcript, CrossingHost(plan, buckets=2)) == []
+    assert complaints(transcript, PythonStageHost(plan, buckets=2)) == []
 
 
 def test_there_is_a_transcript_whose_rows_lack_their_gap():

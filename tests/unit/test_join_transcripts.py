@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.join_transcripts import JOINS, PANES
 from tests.oracle import Oracle
+from tests.transcripts.joins import JOINS, PANES
 from tidegate.testing import KernelHost, run
 
 EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", JOINS, ids=lambda transcript: transcript.name)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.plans import SECOND, hopping, plan_of
+from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
 from tidegate.observe.metrics import Metrics
 from tidegate.operators import aggregates as a

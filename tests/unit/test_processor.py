@@ -13,8 +13,8 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Row
 
 import tidegate as tg
-from tests.patience import HANG
-from tests.plans import hopping, plan_of
+from tests.support.plans import hopping, plan_of
+from tests.support.time_limits import HANG
 from tidegate.dataflow import compile
 from tidegate.operators.kernel import GAUGE
 from tidegate.operators.kernels import kernels_of

@@ -85,13 +85,14 @@ def test_proofs_are_written_in_one_way():
 def test_what_is_wrong_with_a_page_is_found():
     page = (
         "## One\nA rule.\n\nProved by: `tests/unit/test_sessions.py::test_gone`"
-        " · `tests/transcripts.py::final waits for nobody` · `tests/gone.py::test_x`\n"
-        "## Two\nA rule.\n## Three\n\n### Inner\nProved by: `tests/transcripts.py::final`\n\nA rule.\n"
+        " · `tests/transcripts/windows.py::final waits for nobody` · `tests/gone.py::test_x`\n"
+        "## Two\nA rule.\n## Three\n\n### Inner\n"
+        "Proved by: `tests/transcripts/windows.py::final`\n\nA rule.\n"
     )
     assert missing(page) == [
         "tests/unit/test_sessions.py::test_gone",
         "tests/gone.py::test_x",
-        "tests/transcripts.py::final",
+        "tests/transcripts/windows.py::final",
     ]
     assert unproved(page) == ["Two", "Inner"]
 

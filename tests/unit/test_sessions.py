@@ -5,8 +5,17 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, WITH_IDLE, logical_plan, plan_of, session
-from tests.unit.windows import final_rows
+from tests.support.final_rows import final_rows
+from tests.support.plans import (
+    ROWS,
+    SCHEMA,
+    SECOND,
+    TIMESTAMP,
+    WITH_IDLE,
+    logical_plan,
+    plan_of,
+    session,
+)
 from tidegate.api import emit
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.chain_transcripts import CHAINED
 from tests.oracle import Oracle
-from tests.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, logical_plan, plan_of, sliding
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.unit.windows import final_rows
+from tests.support.final_rows import final_rows
+from tests.support.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, logical_plan, plan_of, sliding
+from tests.transcripts.chains import CHAINED
+from tests.transcripts.sliding import ORDERED, SLIDING
 from tidegate.api import emit, late
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count

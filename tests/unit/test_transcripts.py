@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle import Oracle
-from tests.session_transcripts import SESSIONS
-from tests.transcripts import TRANSCRIPTS
+from tests.transcripts.sessions import SESSIONS
+from tests.transcripts.windows import TRANSCRIPTS
 from tidegate.testing import KernelHost, Transcript, run
 
 EVERY_TRANSCRIPT = pytest.mark.parametrize("transcript", [*TRANSCRIPTS, *SESSIONS], ids=lambda t: t.name)

@@ -3,8 +3,8 @@
 Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
 """
 
-from tests.plans import SECOND, WITH_IDLE, plan_of, session
-from tests.transcripts import CHANGELOG, TOTALS, UPDATE
+from tests.support.plans import SECOND, WITH_IDLE, plan_of, session
+from tests.transcripts.windows import CHANGELOG, TOTALS, UPDATE
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros

@@ -1,4 +1,4 @@
-"""How property tests look for counterexamples: the same cases for everybody, unless told otherwise.
+"""The Hypothesis profiles: how many cases property tests try, and that everybody tries the same ones.
 
 `TIDEGATE_PROFILE` says how hard to look: `quick` by default, `thorough` for many more cases, `unshrunk`
 to see failures as they are found. Each of them tries the same cases each time. Only `fuzz` tries fresh

@@ -3,7 +3,7 @@
 Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
 """
 
-from tests.plans import ROWS, SECOND, hopping, plan_of
+from tests.support.plans import ROWS, SECOND, hopping, plan_of
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros

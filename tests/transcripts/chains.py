@@ -3,7 +3,7 @@
 Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
 """
 
-from tests.plans import SECOND, hopping, plan_of, session, sliding
+from tests.support.plans import SECOND, hopping, plan_of, session, sliding
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived
 from tidegate.plan.policies import Retracting, SideOutput

@@ -4,7 +4,7 @@ oracle, and some of them on Spark.
 Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
 """
 
-from tests.plans import ROWS, SECOND, hopping, plan_of, reorder_plan, sliding
+from tests.support.plans import ROWS, SECOND, hopping, plan_of, reorder_plan, sliding
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import Reassign, SideOutput
 from tidegate.plan.time import Micros

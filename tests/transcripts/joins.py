@@ -6,7 +6,7 @@ on the left and Yan on the right meet nobody: they move the watermark, which is 
 sides' own.
 """
 
-from tests.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, hopping, join_plan, plan_of, session
+from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, hopping, join_plan, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.joins import How
