@@ -23,15 +23,9 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 SOURCES = Path("src", "tidegate")
 
-#: Which test runs the transcripts of a file: one that has a restart after every batch.
-_RUNS = "test_and_after_a_restart_between_any_two_batches"
-_RUN_BY = {
-    "tests/transcripts/windows.py": "tests/unit/test_transcripts.py",
-    "tests/transcripts/sessions.py": "tests/unit/test_transcripts.py",
-    "tests/transcripts/sliding.py": "tests/unit/test_sliding.py",
-    "tests/transcripts/chains.py": "tests/unit/test_sliding.py",
-    "tests/transcripts/joins.py": "tests/unit/test_join_transcripts.py",
-}
+#: Where transcripts are, and which test runs them: one that has a restart after every batch.
+_TRANSCRIPTS = "tests/transcripts/"
+_RUNS = "tests/unit/test_transcripts.py::test_and_after_a_restart_between_any_two_batches"
 
 #: The same tests on the same examples each time.
 _PYTEST = (
@@ -70,7 +64,7 @@ class Mutant:
     def test(self) -> str:
         """The proof as pytest knows it."""
         file, _, name = self.proof.partition("::")
-        return f"{_RUN_BY[file]}::{_RUNS}[{name}]" if file in _RUN_BY else self.proof
+        return f"{_RUNS}[{name}]" if file.startswith(_TRANSCRIPTS) else self.proof
 
 
 TIME = [
@@ -221,7 +215,7 @@ LATE = [
         "operators/rows.py",
         "came, time <= turn.watermark)",
         "came, time < turn.watermark)",
-        "tests/transcripts/sliding.py::a row at the watermark is late, and one after it waits",
+        "tests/transcripts/reorder.py::a row at the watermark is late, and one after it waits",
     ),
     Mutant(
         "reassign moves what is at most so far behind",

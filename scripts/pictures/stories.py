@@ -20,11 +20,7 @@ from tests.support.plans import (
     reorder_plan,
     session,
 )
-from tests.transcripts.chains import CHAINED
-from tests.transcripts.joins import JOINS
-from tests.transcripts.sessions import SESSIONS
-from tests.transcripts.sliding import ORDERED, SLIDING
-from tests.transcripts.windows import TRANSCRIPTS
+from tests.transcripts import named
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union
 from tidegate.plan.inlets import KeyBy
@@ -37,16 +33,12 @@ from tidegate.plan.windows import AllTime
 from tidegate.testing import KernelHost, Transcript, at
 from tidegate.testing.table import micros_of
 
-_BY_NAME = {
-    transcript.name: transcript
-    for transcript in (*TRANSCRIPTS, *SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS)
-}
 TEN = hopping(10 * SECOND)
 
 
-def tested(name: str, title: str, transcript: str) -> Story:
+def tested(name: str, title: str, tested_by: str) -> Story:
     """The picture of a transcript that the tests have."""
-    return Story(name, title, _BY_NAME[transcript])
+    return Story(name, title, named(tested_by))
 
 
 def made(name: str, title: str, plan: Output, script: str, **options: object) -> Story:
@@ -396,8 +388,8 @@ REST = [
     Story(
         "hold-back",
         "tumbling(10 s, lateness 15 s), then tumbling(20 s): held back by 15 s",
-        _BY_NAME[CORRECTED],
-        first=_BY_NAME[CORRECTED].plan.inlets[0].above.input,
+        named(CORRECTED),
+        first=named(CORRECTED).plan.inlets[0].above.input,
     ),
     tested(
         "reorder",

@@ -3,6 +3,7 @@
 import ast
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from scripts.pictures.stories import STORIES
 
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "docs" / "semantics.md"
+TRANSCRIPTS = ROOT / "tests" / "transcripts"
 
 PROOFS = re.compile(r"^Proved by: (.*)$", re.MULTILINE)
 PROOF = re.compile(r"`([^`]+)`")
@@ -30,16 +32,12 @@ def provable(file: Path) -> set[str]:
     """The names of a file that can prove something: its test functions, or its transcripts."""
     if not file.exists():
         return set()
-    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+    if file.parent == TRANSCRIPTS:
+        module = import_module(f"tests.transcripts.{file.stem}")
+        return {transcript.name for transcript in module.TRANSCRIPTS}
+    nodes = ast.walk(ast.parse(file.read_text("utf-8")))
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-    transcripts = {
-        call.args[0].value
-        for call in nodes
-        if isinstance(call, ast.Call)
-        and getattr(call.func, "id", "") == "Transcript"
-        and isinstance(call.args[0], ast.Constant)
-    }
-    return transcripts | {name for name in functions if name.startswith("test_")}
+    return {name for name in functions if name.startswith("test_")}
 
 
 def missing(text):
