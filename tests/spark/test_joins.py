@@ -282,12 +282,12 @@ def test_a_killed_join_loses_and_doubles_nothing(sides: Sides) -> None:
 
 # -- Spark's own join ------------------------------------------------------------------------------
 
-PER_SIDE, KEYS, PANE = 500_000, 20_000, "10 seconds"
+PER_SIDE, KEYS, PANE = 50_000, 2_000, "10 seconds"
 NUMBERED = pa.schema([("ts", TIMESTAMP), ("key", pa.int64()), ("id", pa.int64())])
 
 
 def generated(seed: int) -> list[pa.Table]:
-    """Half a million rows, up to twenty seconds early, one in two hundred of one key; and a last one."""
+    """Rows up to twenty seconds early, one in two hundred of one key; and a last one."""
     dice = np.random.default_rng(seed)
     time = np.sort(dice.integers(0, 500_000, PER_SIDE)) + dice.integers(0, 20_000, PER_SIDE)
     key = np.where(dice.random(PER_SIDE) < 0.005, 0, dice.integers(0, KEYS, PER_SIDE))

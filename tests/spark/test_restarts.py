@@ -1,19 +1,15 @@
-"""Stops, restarts and crashes: nothing lost, nothing doubled."""
+"""Stops and restarts: nothing lost, nothing doubled. `test_held_windows.py` kills the same windows."""
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import tidegate as tg
-from tests.spark import killed_windows
 from tests.spark.conftest import run, seconds, write_batches
 from tests.spark.killed_windows import hopping
-from tests.spark.kills import Victim, commits, kills
 from tests.spark.test_windows import FLUSH, disordered, expected_windows
 
 
@@ -74,17 +70,3 @@ def test_more_buckets_than_partitions(click_stream: Callable[..., Any], tmp_path
     )
     query.await_termination()
     assert windows(main.rows()) == expected(batches)
-
-
-@pytest.mark.kills
-def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    batches = disordered(2000, 100)
-    write_batches(tmp_path / "clicks", batches + FLUSH)
-    victim, dice = Victim(killed_windows.__name__, tmp_path), random.Random(12)
-    for _ in range(kills(8) // 2):  # half as often as others, who kill windows too
-        victim.kill_at_a_random_moment(dice)
-    assert 0 < commits(tmp_path / "ckpt") < len(batches)
-    victim.finish()
-    files = sorted((tmp_path / "out").glob("*.parquet"))
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    assert windows(rows) == expected(batches)

@@ -23,7 +23,7 @@ _SAME = {"derandomize": True, **_COMMON}
 
 
 def register_profiles() -> None:
-    settings.register_profile("quick", max_examples=9, **_SAME)
+    settings.register_profile("quick", max_examples=6, **_SAME)
     settings.register_profile("thorough", max_examples=600, **_SAME)
     settings.register_profile(
         "unshrunk", max_examples=20, phases=[Phase.explicit, Phase.generate], **_SAME
