@@ -34,6 +34,10 @@ def kills(most: int) -> int:
     return min(most, int(os.environ.get("TIDEGATE_KILLS", "1")))
 
 
+#: Is there time for everything, as `make soak` has it?
+SOAK = kills(2) > 1
+
+
 class Announced:
     """A sink that says what it does; and that stops there, if it is told to, until it is killed."""
 
