@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestItem
 
-from tests import search
 from tests.spark.class_archive import java_options
+from tests.support import hypothesis_profiles
 
 #: Modules whose docstring examples run against Spark.
 _SPARK_EXAMPLES = (
@@ -19,8 +18,8 @@ _SPARK_EXAMPLES = (
     "tidegate.spark.session",
 )
 
-search.register_profiles()
-search.forget_local_constants()
+hypothesis_profiles.register_profiles()
+hypothesis_profiles.forget_local_constants()
 
 # For sessions of the tests, and of programs that tests start.
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
@@ -30,7 +29,7 @@ os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 def pytest_configure(config: pytest.Config) -> None:
     """Tests run in the same order for everybody; `--randomly-seed` asks for another one."""
     if config.getoption("randomly_seed", None) == "default":
-        config.option.randomly_seed = search.SEED
+        config.option.randomly_seed = hypothesis_profiles.SEED
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +43,7 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any], tmp_path: Path) -> None:
+def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
     if not isinstance(request.node, DoctestItem):
         return
     import tidegate as tg
@@ -53,7 +52,7 @@ def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any],
     doctest_namespace["tg"] = tg
     if request.node.name.startswith(_SPARK_EXAMPLES):
         spark = request.getfixturevalue("spark")
-        doctest_namespace |= {"spark": spark, "clicks_folder": tmp_path}
+        doctest_namespace |= {"spark": spark, "clicks_folder": request.getfixturevalue("tmp_path")}
         doctest_namespace["clicks_df"] = spark.sql(
             "select timestamp'2024-05-01 12:00:01Z' ts, 'ann' user, 12.5D price "
             "union all select timestamp'2024-05-01 12:00:07Z', 'bob', 3.0D"
@@ -61,6 +60,8 @@ def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any],
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The longest tests come first, so that no process has one of them left when the other is done.
+    items.sort(key=lambda item: item.get_closest_marker("kills") is None)
     for item in items:
         if "tests/spark" in item.path.as_posix() or item.name.startswith(_SPARK_EXAMPLES):
             item.add_marker(pytest.mark.spark)

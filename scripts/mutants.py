@@ -23,15 +23,9 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 SOURCES = Path("src", "tidegate")
 
-#: Which test runs the transcripts of a file: one that has a restart after every batch.
-_RUNS = "test_and_after_a_restart_between_any_two_batches"
-_RUN_BY = {
-    "tests/transcripts.py": "tests/unit/test_transcripts.py",
-    "tests/session_transcripts.py": "tests/unit/test_transcripts.py",
-    "tests/sliding_transcripts.py": "tests/unit/test_sliding.py",
-    "tests/chain_transcripts.py": "tests/unit/test_sliding.py",
-    "tests/join_transcripts.py": "tests/unit/test_join_transcripts.py",
-}
+#: Where transcripts are, and which test runs them: one that has a restart after every batch.
+_TRANSCRIPTS = "tests/transcripts/"
+_RUNS = "tests/unit/test_transcripts.py::test_and_after_a_restart_between_any_two_batches"
 
 #: The same tests on the same examples each time.
 _PYTEST = (
@@ -70,7 +64,7 @@ class Mutant:
     def test(self) -> str:
         """The proof as pytest knows it."""
         file, _, name = self.proof.partition("::")
-        return f"{_RUN_BY[file]}::{_RUNS}[{name}]" if file in _RUN_BY else self.proof
+        return f"{_RUNS}[{name}]" if file.startswith(_TRANSCRIPTS) else self.proof
 
 
 TIME = [
@@ -100,21 +94,21 @@ TIME = [
         "operators/slices.py",
         "fresh = self._ingest(context, arrivals, progress.closed)",
         "fresh = self._ingest(context, arrivals, progress.previously_closed)",
-        "tests/transcripts.py::what the watermark makes due is closed before rows are taken in",
+        "tests/transcripts/windows.py::what the watermark makes due is closed before rows are taken in",
     ),
     Mutant(
         "a chained operator is held back",
         "operators/kernels.py",
         "clock.watermark - self.delay",
         "clock.watermark",
-        "tests/chain_transcripts.py::corrections come in time: the lateness is held back",
+        "tests/transcripts/chains.py::corrections come in time: the lateness is held back",
     ),
     Mutant(
         "a chained operator takes in first, and judges nothing late",
         "operators/kernels.py",
         "self.kernel.step(state, before, Clock(None, clock.now))",
         "self.kernel.step(state, before, clock)",
-        "tests/chain_transcripts.py::what a watermark closes is in time for the windows that it closes next",
+        "tests/transcripts/chains.py::what a watermark closes is in time for the windows that it closes next",
     ),
 ]
 
@@ -124,7 +118,7 @@ WINDOWS = [
         "operators/late.py",
         "return NEVER if watermark is None else watermark - self.lateness",
         "return NEVER if watermark is None else watermark - self.lateness - 1",
-        "tests/transcripts.py::a window closes in the first batch whose watermark has reached its end",
+        "tests/transcripts/windows.py::a window closes in the first batch whose watermark has reached its end",
     ),
     Mutant(
         "times before 1970 have windows like all others",
@@ -138,35 +132,35 @@ WINDOWS = [
         "operators/slicing.py",
         "phase < self.window.size",
         "phase <= self.window.size",
-        "tests/transcripts.py::a row in a gap between windows belongs to none and is not late",
+        "tests/transcripts/windows.py::a row in a gap between windows belongs to none and is not late",
     ),
     Mutant(
         "a row counts in every window that holds it",
         "operators/slicing.py",
         "return -((self.per_window - 1 - slice_) // self.per_slide)",
         "return slice_ // self.per_slide",
-        "tests/transcripts.py::a changelog knows inserts and deletes only",
+        "tests/transcripts/windows.py::a changelog knows inserts and deletes only",
     ),
     Mutant(
         "a range around a row is closed: lookback with a lookahead",
         "operators/sliding.py",
         "low, high = time - self.window.lookback,",
         "low, high = time - self.window.lookback + 1,",
-        "tests/sliding_transcripts.py::a microsecond outside of the range is outside",
+        "tests/transcripts/sliding.py::a microsecond outside of the range is outside",
     ),
     Mutant(
         "a range around a row is closed: what has arrived",
         "operators/arrived.py",
         "timeline.time[rows] - lookback)",
         "timeline.time[rows] - lookback + 1)",
-        "tests/sliding_transcripts.py::both ends of the range belong to it",
+        "tests/transcripts/sliding.py::both ends of the range belong to it",
     ),
     Mutant(
         "a lookahead waits until W has reached its end",
         "operators/sliding.py",
         "self.table.between(state, previous - ahead + 1, now - ahead)",
         "self.table.between(state, previous + 1, now)",
-        "tests/sliding_transcripts.py::a window that looks ahead leaves when the watermark has passed it",
+        "tests/transcripts/sliding.py::a window that looks ahead leaves when the watermark has passed it",
     ),
 ]
 
@@ -176,14 +170,14 @@ SESSIONS = [
         "operators/session_merge.py",
         "start[1:] > furthest[:-1]",
         "start[1:] >= furthest[:-1]",
-        "tests/session_transcripts.py::rows exactly a gap apart belong together, and a microsecond more parts them",
+        "tests/transcripts/sessions.py::rows exactly a gap apart belong together, and a microsecond more parts them",
     ),
     Mutant(
         "the earliest of merged sessions goes on",
         "operators/session_emit.py",
         "earliest = last_emitted.sort(START)",
         "earliest = last_emitted.sort(START, descending=True)",
-        "tests/session_transcripts.py::on_update: the earliest of merged sessions goes on, the others are deleted",
+        "tests/transcripts/sessions.py::on_update: the earliest of merged sessions goes on, the others are deleted",
     ),
     Mutant(
         "what a merge absorbs is taken back",
@@ -197,7 +191,7 @@ SESSIONS = [
         "operators/session_merge.py",
         "apart |= np.diff(start // max_length) != 0",
         "apart |= False",
-        "tests/session_transcripts.py::max_length cuts sessions at its multiples",
+        "tests/transcripts/sessions.py::max_length cuts sessions at its multiples",
     ),
 ]
 
@@ -207,35 +201,35 @@ LATE = [
         "operators/slices.py",
         "last_late = self.slicing.first_slice(closed + 1) - 1",
         "last_late = self.slicing.last_slice(closed)",
-        "tests/transcripts.py::a late row still counts in its windows that are open",
+        "tests/transcripts/windows.py::a late row still counts in its windows that are open",
     ),
     Mutant(
         "rows of sessions are judged after merging",
         "operators/sessions.py",
         "too_late = merged.too_late(horizon)",
         "too_late = merged.states[END].to_numpy() <= horizon",
-        "tests/session_transcripts.py::late rows are judged after merging: one that touches a live session is in time",
+        "tests/transcripts/sessions.py::late rows are judged after merging: one that touches a live session is in time",
     ),
     Mutant(
         "a single row at exactly W is late",
         "operators/rows.py",
         "came, time <= context.watermark)",
         "came, time < context.watermark)",
-        "tests/sliding_transcripts.py::a row at the watermark is late, and one after it waits",
+        "tests/transcripts/reorder.py::a row at the watermark is late, and one after it waits",
     ),
     Mutant(
         "reassign moves what is at most so far behind",
         "operators/late.py",
         "watermark - time <= self.policy.max_lateness",
         "watermark - time < self.policy.max_lateness",
-        "tests/transcripts.py::reassign moves late rows to the watermark if they are not too late",
+        "tests/transcripts/windows.py::reassign moves late rows to the watermark if they are not too late",
     ),
     Mutant(
         "every late row is counted",
         "operators/late.py",
         'outcome.counts["late_rows"] += count',
         'outcome.counts["late_rows"] += 0 if rows is None else count',
-        "tests/session_transcripts.py::what max_length has cut is late when the cut has passed",
+        "tests/transcripts/sessions.py::what max_length has cut is late when the cut has passed",
     ),
 ]
 
@@ -245,14 +239,14 @@ EMISSION = [
         "operators/changelog.py",
         "*(pl.col(v + _EMITTED).alias(v) for v in values)",
         "*values",
-        "tests/transcripts.py::on_update tells each batch's net change, and nothing when a window closes",
+        "tests/transcripts/windows.py::on_update tells each batch's net change, and nothing when a window closes",
     ),
     Mutant(
         "what did not change is not mentioned",
         "operators/changelog.py",
         "both.filter(known & ~same)",
         "both.filter(known)",
-        "tests/transcripts.py::a row that changes no result is not mentioned",
+        "tests/transcripts/windows.py::a row that changes no result is not mentioned",
     ),
     Mutant(
         "retractions of a key come before insertions",
@@ -266,7 +260,7 @@ EMISSION = [
         "operators/window_emit.py",
         "pl.col(_AT) + self.policy.interval > now",
         "pl.col(_AT) + self.policy.interval >= now",
-        "tests/transcripts.py::periodic lets each window speak once an interval, and at its close",
+        "tests/transcripts/windows.py::periodic lets each window speak once an interval, and at its close",
     ),
 ]
 
@@ -300,28 +294,28 @@ JOINS = [
         "operators/fixed_window_join.py",
         "return first, self._last_begun(end) - 1",
         "return first, self._last_begun(end)",
-        "tests/join_transcripts.py::a pair leaves once although the right row is in many panes, and shows the earliest that overlaps",
+        "tests/transcripts/joins.py::a pair leaves once although the right row is in many panes, and shows the earliest that overlaps",
     ),
     Mutant(
         "sessions that just touch meet",
         "operators/session_join.py",
         "touching = end[position] >= begin[one]",
         "touching = end[position] > begin[one]",
-        "tests/join_transcripts.py::sessions that just touch meet, whichever is the first",
+        "tests/transcripts/joins.py::sessions that just touch meet, whichever is the first",
     ),
     Mutant(
         "each pair leaves exactly once",
         "operators/session_join.py",
         "new = left[_NEW].to_numpy()[one] | right[_NEW].to_numpy()[other]",
         "new = np.ones(len(one), dtype=bool)",
-        "tests/join_transcripts.py::pairs that have left do not leave again when the next session closes",
+        "tests/transcripts/joins.py::pairs that have left do not leave again when the next session closes",
     ),
     Mutant(
         "null matches nothing where the plan says so",
         "operators/joining.py",
         "complete &= state.known_keys.column(name).is_valid().to_numpy()",
         "complete |= state.known_keys.column(name).is_valid().to_numpy()",
-        "tests/join_transcripts.py::null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
+        "tests/transcripts/joins.py::null matches nothing in keys of which the plan says so, and leaves alone when its window closes",
     ),
     Mutant(
         "every column of a missing side is null, its keys too",
@@ -331,7 +325,7 @@ JOINS = [
         "        for side in self.sides:\n"
         "            shown = [self.pair.names[side.name][key] for key in side.layout.columns.keys]\n"
         "            columns |= dict(zip(shown, keys.columns, strict=True))",
-        "tests/join_transcripts.py::keys of two names: a pair has both, and each is null if its side is missing",
+        "tests/transcripts/joins.py::keys of two names: a pair has both, and each is null if its side is missing",
     ),
 ]
 

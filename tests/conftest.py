@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 
 POSTGRES = Path(__file__).parents[1] / "scripts" / "postgres.sh"
 NO_SERVER = 3

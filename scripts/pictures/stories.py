@@ -7,9 +7,7 @@ import pyarrow as pa
 
 from scripts.pictures.play import Beat
 from scripts.pictures.story import Story
-from tests.chain_transcripts import CHAINED
-from tests.join_transcripts import JOINS
-from tests.plans import (
+from tests.support.plans import (
     ROWS,
     SCHEMA,
     SECOND,
@@ -22,9 +20,7 @@ from tests.plans import (
     reorder_plan,
     session,
 )
-from tests.session_transcripts import SESSIONS
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.transcripts import TRANSCRIPTS
+from tests.transcripts import named
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union
 from tidegate.plan.inputs import KeyBy
@@ -37,16 +33,12 @@ from tidegate.plan.windows import AllTime
 from tidegate.testing import KernelHost, Transcript, at
 from tidegate.testing.table import micros_of
 
-_BY_NAME = {
-    transcript.name: transcript
-    for transcript in (*TRANSCRIPTS, *SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS)
-}
 TEN = hopping(10 * SECOND)
 
 
-def tested(name: str, title: str, transcript: str) -> Story:
+def tested(name: str, title: str, tested_by: str) -> Story:
     """The picture of a transcript that the tests have."""
-    return Story(name, title, _BY_NAME[transcript])
+    return Story(name, title, named(tested_by))
 
 
 def made(name: str, title: str, plan: Output, script: str, **options: object) -> Story:
@@ -396,8 +388,8 @@ REST = [
     Story(
         "hold-back",
         "tumbling(10 s, lateness 15 s), then tumbling(20 s): delayed by 15 s",
-        _BY_NAME[CORRECTED],
-        first=_BY_NAME[CORRECTED].plan.inputs[0].feed.operator,
+        named(CORRECTED),
+        first=named(CORRECTED).plan.inputs[0].feed.operator,
     ),
     tested(
         "reorder",

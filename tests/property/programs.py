@@ -15,7 +15,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import WITH_IDLE, plan_of, reorder_plan, sliding
+from tests.support.plans import WITH_IDLE, plan_of, reorder_plan, sliding
 from tidegate.operators import aggregates as a
 from tidegate.operators import keys as kernel_keys
 from tidegate.plan.aggregate import Aggregate

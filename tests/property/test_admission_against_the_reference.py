@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import SCHEMA, TIMESTAMP
 from tests.property import programs as p
+from tests.support.plans import SCHEMA, TIMESTAMP
 from tidegate.operators import state, token_buckets
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source

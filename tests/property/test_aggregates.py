@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import plan_of
+from tests.support.plans import plan_of
 from tidegate.operators import aggregates as a
 from tidegate.operators.accumulators import TIME, Accumulators
 from tidegate.operators.blobs import to_arrow, to_polars

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import WITH_IDLE, plan_of, reorder_plan
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows, settled
+from tests.support.plans import WITH_IDLE, plan_of, reorder_plan
 from tidegate.testing.results import row_differences
 
 POOL = [*p.AGGREGATES, *p.BY_ARRIVAL]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plans import WITH_IDLE, dedupe_plan, plan_of, reorder_plan
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
+from tests.support.plans import WITH_IDLE, dedupe_plan, plan_of, reorder_plan
 from tidegate.operators import aggregates as a
 from tidegate.operators import state
 from tidegate.optimize import optimize

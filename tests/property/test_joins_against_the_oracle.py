@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_of, session
 from tests.property import programs as p
+from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.operators import joining, state
 from tidegate.plan.feeds import Derived, Source

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import plan_of
 from tests.property import programs as p
+from tests.support.plans import plan_of
 from tidegate.operators import aggregates as a
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import WITH_IDLE, reorder_plan
 from tests.property import programs as p
+from tests.support.plans import WITH_IDLE, reorder_plan
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign
 from tidegate.plan.time import Micros

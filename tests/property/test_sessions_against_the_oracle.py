@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import WITH_IDLE, plan_of, session
 from tests.property import programs as p
+from tests.support.plans import WITH_IDLE, plan_of, session
 from tidegate.testing import KernelHost
 from tidegate.testing.table import Row, instant_of, micros_of
 

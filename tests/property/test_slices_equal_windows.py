@@ -6,8 +6,8 @@ import random
 import pytest
 
 from tests.oracle import Oracle
-from tests.plans import plan_of
 from tests.property import programs as p
+from tests.support.plans import plan_of
 from tidegate.operators import aggregates as a
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping

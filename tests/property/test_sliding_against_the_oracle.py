@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import WITH_IDLE, plan_of, sliding
 from tests.property import programs as p
+from tests.support.plans import WITH_IDLE, plan_of, sliding
 from tidegate.operators import aggregates as a
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, OnWatermark, Reassign

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from tests.crossing_host import CrossingHost
 from tests.oracle import Operator, Oracle
 from tests.property import programs as p
 from tests.property import test_joins_against_the_oracle as joined
 from tests.property.test_chains_against_the_oracle import CHAINS
 from tests.property.test_folds_against_the_oracle import AFTER, BY_ARRIVAL, dedupes, folds
-from tests.stepped import FUSIONS, filtered, mapped, with_steps
+from tests.support.python_stage_host import PythonStageHost
+from tests.support.steps import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Derived, Feed
 from tidegate.plan.nodes import Output
@@ -161,7 +161,7 @@ def without_texts(result: BatchResult) -> BatchResult:
 def crossing(module: Any, program: Any) -> list[BatchResult]:
     """What a program does where rows take the crossings that fusion has left."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "KernelHost", CrossingHost)
+        patch.setattr(module, "KernelHost", PythonStageHost)
         return module.run_kernel(program)
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
-from tests.crossing_host import CrossingHost
-from tests.plans import WITH_IDLE, hopping, logical_plan, sliding
 from tests.property import programs as p
 from tests.property.test_steps_against_the_oracle import TWINS
-from tests.stepped import FUSIONS, mapped
+from tests.support.plans import WITH_IDLE, hopping, logical_plan, sliding
+from tests.support.python_stage_host import PythonStageHost
+from tests.support.steps import FUSIONS, mapped
 from tidegate.dataflow import compile
 from tidegate.operators import aggregates as a
 from tidegate.optimize import optimize
@@ -124,7 +124,7 @@ def test_each_branch_is_as_it_is_alone(data):
     fusion = FUSIONS[data.draw(st.sampled_from(list(FUSIONS)))]
     made, buckets = data.draw(p.steps(size=10, packs=1)), data.draw(st.integers(1, 3))
     note(repr(p.Program(plan, made, buckets)))
-    together = p.unnumbered(outcomes(optimize(plan, fusion), made, buckets, CrossingHost))
+    together = p.unnumbered(outcomes(optimize(plan, fusion), made, buckets, PythonStageHost))
     alone = {name: p.unnumbered(outcomes(optimize(branch), made, buckets)) for name, branch in own}
     for name, branch in own:
         for number, (one, all_) in enumerate(zip(alone[name], together, strict=True)):
@@ -174,6 +174,6 @@ def test_what_branches_share_runs_once(data):
     made = [replace(step, fails_first=False) for step in data.draw(p.steps(size=10, packs=1))]
     plan = optimize(Together(tuple(own)), fusion)
     seen.clear()
-    outcomes(plan, made, 1, CrossingHost)
+    outcomes(plan, made, 1, PythonStageHost)
     sound = [row["items"] for step in made for row in step.rows if row["ts"] is not None]
     assert Counter(seen) == Counter(sound)

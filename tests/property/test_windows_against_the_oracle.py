@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Oracle
-from tests.plans import plan_of
 from tests.property import programs as p
+from tests.support.plans import plan_of
 from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.plan.time import Micros

@@ -1,6 +1,5 @@
-"""Hopping windows into files, for a test to kill: `FOLDER [finish]`."""
+"""Hopping windows into files, for processes that tests kill."""
 
-import sys
 from typing import Any
 
 import tidegate as tg
@@ -10,10 +9,6 @@ from tests.spark.kills import Announced
 def hopping(clicks: Any) -> Any:
     keyed = tg.events(clicks, time="ts", tolerance="4 s").key_by("user")
     return keyed.window(tg.hopping("20 s", "10 s")).agg(n=tg.count(), spend=tg.sum("price"))
-
-
-def main(folder: str, finish: str = "") -> None:
-    run_windows(tg.local_spark(cores=2, app="killed"), folder, finish=bool(finish))
 
 
 def run_windows(spark: Any, folder: str, *, finish: bool) -> None:
@@ -26,7 +21,3 @@ def run_windows(spark: Any, folder: str, *, finish: bool) -> None:
         trigger={"availableNow": True} if finish else None,
     )
     query.await_termination()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

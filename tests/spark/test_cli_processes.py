@@ -1,4 +1,4 @@
-"""The command line as a process, with Spark: results, interruptions, failures."""
+"""The command line with Spark: as a process of its own where signals and the terminal matter."""
 
 import json
 import os
@@ -12,8 +12,10 @@ import duckdb
 import pytest
 
 import tidegate
-from tests.patience import HANG
-from tests.same_plans import facts
+from tests.support.command_line import share_session
+from tests.support.plan_facts import facts
+from tests.support.time_limits import HANG
+from tidegate import cli
 from tidegate.pipeline.load import load
 
 PIPELINE = """\
@@ -65,6 +67,18 @@ def write_clicks(folder: Path) -> None:
 
 
 @pytest.fixture
+def command_here(spark, monkeypatch, capsys):
+    """The command in this process, with the session of the tests: its code, its output, its errors."""
+    share_session(spark, monkeypatch)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = cli.main(list(map(str, arguments)))
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
 def pipeline(tmp_path):
     write_clicks(tmp_path / "clicks")
     file = tmp_path / "pipeline.yaml"
@@ -82,7 +96,7 @@ def results(folder: Path) -> dict[str, int]:
     return {start: n for (start, n), weight in weights.items() if weight}
 
 
-def test_an_interrupted_run_goes_on_where_it_was(pipeline):
+def test_an_interrupted_run_goes_on_where_it_was(pipeline, command_here):
     with subprocess.Popen(
         command("run", pipeline), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env=environment(), start_new_session=True,
@@ -107,9 +121,9 @@ def test_an_interrupted_run_goes_on_where_it_was(pipeline):
     assert len(results(pipeline.parent / "out")) == FILES
     assert set(results(pipeline.parent / "out").values()) == {ROWS}
 
-    state = run("state", pipeline.parent / "checkpoint", "--json")
-    assert state.returncode == 0, state.stderr
-    [operator] = json.loads(state.stdout)
+    code, printed, _ = command_here("state", pipeline.parent / "checkpoint", "--json")
+    assert code == 0
+    [operator] = json.loads(printed)
     assert operator["identity"]["window"] == "tumbling(1 minute)"
     # The last click is of 12:05:04, and 5 s are tolerated: the windows of 12:04 and 12:05 are open.
     assert (operator["open"], operator["keys"]) == (2, 1)
@@ -118,16 +132,16 @@ def test_an_interrupted_run_goes_on_where_it_was(pipeline):
     assert operator["bytes"] > 0
 
 
-def test_a_query_that_cannot_start_is_exit_code_2(pipeline):
+def test_a_query_that_cannot_start_is_exit_code_2(pipeline, command_here):
     database = pipeline.parent / "results.duckdb"
     sink = f"{{connector: duckdb, path: {database}, table: spend}}"
     pipeline.write_text(PIPELINE.replace("{connector: files, format: json, path: out}", sink))
     with duckdb.connect(str(database)) as connection:
         connection.execute("CREATE TABLE spend (something INTEGER)")
-    refused = run("run", pipeline, "--once")
-    assert refused.returncode == 2
-    assert "has other columns than the channel 'main'" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    code, _, said = command_here("run", pipeline, "--once")
+    assert code == 2
+    assert "has other columns than the channel 'main'" in said
+    assert "Traceback" not in said
 
 
 def test_a_batch_that_fails_is_exit_code_1(pipeline):
@@ -142,21 +156,20 @@ def test_a_batch_that_fails_is_exit_code_1(pipeline):
     assert json.loads(failed.stdout.splitlines()[-1])["ended"] == "failed"
 
 
-def test_a_question_about_files_is_answered_as_a_table(tmp_path):
+def test_a_question_about_files_is_answered_as_a_table(tmp_path, command_here):
     write_clicks(tmp_path / "clicks")
-    done = run(
+    code, printed, said = command_here(
         "sql",
-        """
+        f"""
         CREATE STREAM clicks (ts TIMESTAMP, user STRING, price DOUBLE, WATERMARK FOR ts AS ts)
-        WITH (connector = 'files', path = 'clicks', format = 'json');
+        WITH (connector = 'files', path = '{tmp_path}/clicks', format = 'json');
         SELECT user, window_start, count(*) AS n, sum(price) * 2 AS twice
         FROM clicks GROUP BY user, TUMBLE(ts, INTERVAL '1' HOUR)
         """,
         "--json",
-        cwd=tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+    assert (code, said) == (0, "")
+    assert [json.loads(line) for line in printed.splitlines()] == [
         {"user": "ann", "window_start": "2026-01-01T12:00:00+00:00", "n": 30, "twice": 90.0}
     ]
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tests.patience import HANG
 from tests.spark.conftest import NOON, write_batches
+from tests.support.time_limits import HANG
 from tidegate.errors import PlanError
 from tidegate.spark.clock import clock
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
-from tests.patience import HANG
 from tests.spark.conftest import run, seconds, write_batches
+from tests.support.time_limits import HANG
 from tidegate.spark.inspection import states_of
 from tidegate.spark.query import BatchWriter
 

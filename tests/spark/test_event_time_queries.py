@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidegate as tg
-from tests.patience import HANG
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import write_files
 from tests.spark.test_windows import FLUSH, disordered
+from tests.support.time_limits import HANG
 from tidegate.errors import PlanError
 
 Stream = Callable[..., Any]
@@ -154,7 +154,7 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 def test_a_chain_gives_the_batch_answer(
     spark: Any, click_stream: Stream, tmp_path: Path, name: str
 ) -> None:
-    stream = click_stream(disordered(400, 100) + FLUSH)
+    stream = click_stream(disordered(400, 200) + FLUSH)
     result = CHAINS[name](clicks(stream, tolerance="5 s"))
     main = tg.sinks.memory()
     others = {channel: tg.sinks.memory() for channel in result.channels if channel == "late"}
@@ -274,16 +274,12 @@ def test_processing_time_ends_and_goes_on_with_the_next_run(
 
 def test_times_that_cannot_be_are_errors_and_stop_nothing(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    folder.mkdir()
     texts = [
         ["2024-05-01T12:00:01Z", "soon", None],
         ["9999-12-31T00:00:00Z", "1600-01-01T00:00:00Z", "2024-05-01T12:00:02Z"],
         ["2024-05-01T12:00:30Z"],
     ]
-    for number, lines in enumerate(texts):
-        table = pa.table({"at": lines, "user": ["a"] * len(lines)})
-        pa.parquet.write_table(table, folder / f"{number}.parquet")
-        time.sleep(0.02)
+    write_files(folder, (pa.table({"at": lines, "user": ["a"] * len(lines)}) for lines in texts))
     stream = spark.readStream.schema("at string, user string").option("maxFilesPerTrigger", 1)
     events = tg.events(stream.parquet(str(folder)), time="at", time_type="iso8601", max_future="1 day")
     main, errors = tg.sinks.memory(), tg.sinks.memory()

@@ -5,8 +5,8 @@ from threading import Event
 import pytest
 
 import tidegate as tg
-from tests.patience import HANG
 from tests.spark.conftest import run
+from tests.support.time_limits import HANG
 from tidegate.spark.interruption import BatchInterrupted
 
 LONGER_THAN_ANY_STACK = 200_000  # letters: Java's regular expressions take a call for each

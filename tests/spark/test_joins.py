@@ -15,12 +15,10 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.oracle import Oracle
-from tests.plans import TIMESTAMP
-from tests.spark import killed_join
 from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
-from tests.spark.kills import Victim
 from tests.spark.test_event_time_queries import wait_until
+from tests.support.plans import TIMESTAMP
 from tidegate.spark.inspection import states_of
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row
@@ -263,31 +261,53 @@ def test_draining_finds_the_state_of_each_operator_where_several_feed_one(sides:
     assert min(first.open, second.open, join.open, last.open) > 0
 
 
-# -- processes that are killed ---------------------------------------------------------------------
+# -- batches that come again -----------------------------------------------------------------------
 
 
-def test_a_killed_join_loses_and_doubles_nothing(sides: Sides) -> None:
+class FailsOnce:
+    """Files, written whole; then the batch fails, before Spark knows that it was done."""
+
+    def __init__(self, folder: Path, at: int) -> None:
+        self.sink, self.at = tg.sinks.parquet(folder), at
+
+    def prepare(self, target: Any) -> Any:
+        write = self.sink.prepare(target)
+
+        def fail(rows: Any, batch_id: int) -> None:
+            write(rows, batch_id)
+            if batch_id == self.at:
+                raise RuntimeError("the lights went out")
+
+        return fail
+
+
+def outer(left: Any, right: Any) -> Any:
+    one, other = keyed(left, right)
+    hopping = other.window(tg.hopping("20 s", "5 s"))
+    return one.window(tg.tumbling("10 s")).join(hopping, how="full", where="click % 7 <> 0")
+
+
+def test_a_batch_that_comes_again_loses_and_doubles_nothing(sides: Sides) -> None:
     left, right = coming_and_going(240, 60, seed=0), coming_and_going(240, 60, seed=1)
     sides.write(left + FLUSH, right + FLUSH)
-    victim = Victim(killed_join.__name__, sides.folder)
-    with victim.running() as process:
-        while victim.hear(process) != "written 1":
-            pass
-    victim.finish()
-    found = sides.spark.read.parquet(str(sides.folder / "out")).toArrow().to_pylist()
-    expected = by_the_rules(killed_join.program, sides)
+    out, checkpoint = sides.folder / "out", sides.folder / "checkpoint"
+    with pytest.raises(Exception, match="the lights went out"):
+        run(outer(*sides.streams()), checkpoint, main=FailsOnce(out, at=1))
+    run(outer(*sides.streams()), checkpoint, main=tg.sinks.parquet(out))
+    found = sides.spark.read.parquet(str(out)).toArrow().to_pylist()
+    expected = by_the_rules(outer, sides)
     assert Counter(row["shown"] is None or row["click"] is None for row in expected)[True] > 5
-    assert complaints(killed_join.program, sides, expected, found) == []
+    assert complaints(outer, sides, expected, found) == []
 
 
 # -- Spark's own join ------------------------------------------------------------------------------
 
-PER_SIDE, KEYS, PANE = 500_000, 20_000, "10 seconds"
+PER_SIDE, KEYS, PANE = 50_000, 2_000, "10 seconds"
 NUMBERED = pa.schema([("ts", TIMESTAMP), ("key", pa.int64()), ("id", pa.int64())])
 
 
 def generated(seed: int) -> list[pa.Table]:
-    """Half a million rows, up to twenty seconds early, one in two hundred of one key; and a last one."""
+    """Rows up to twenty seconds early, one in two hundred of one key; and a last one."""
     dice = np.random.default_rng(seed)
     time = np.sort(dice.integers(0, 500_000, PER_SIDE)) + dice.integers(0, 20_000, PER_SIDE)
     key = np.where(dice.random(PER_SIDE) < 0.005, 0, dice.integers(0, KEYS, PER_SIDE))

@@ -1,8 +1,6 @@
 """Processes that write changelogs to PostgreSQL, killed again and again: the tables end right."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +13,28 @@ from tests.oracle import Oracle
 from tests.spark import killed_changelog
 from tests.spark.conftest import Click, write_batches
 from tests.spark.killed_changelog import WINDOWS, program
-from tests.spark.kills import Victim, commits, kills
+from tests.spark.kills import SOAK, Victim, commits, kills
 from tidegate.testing.results import row_differences
 
-#: How often each run is killed: 20 times in all.
-KILLS = kills(20) // len(WINDOWS)
+KILLS = kills(10)
 BATCHES, ROWS = 60, 500
 
 
 @pytest.mark.kills
+@pytest.mark.skipif(not SOAK, reason="test_exactly_once kills changes into the same tables: make soak")
 def test_tables_survive_every_kill(spark: Any, postgres: str, tmp_path: Path) -> None:
     write_batches(tmp_path / "clicks", clicks(random.Random(5)))
-    runs = [Run(tmp_path, postgres, window) for window in WINDOWS]
-    # Side by side: a starting process keeps one core busy.
-    with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(run.be_killed_and_finish) for run in runs]:
-            done.result()
+    progress = be_killed_and_finish(tmp_path, postgres)
     source, rows = spark.read.parquet(str(tmp_path / "clicks")), pq.read_table(tmp_path / "clicks")
-    for run in runs:
-        plan = program(source, run.window).node
+    for window in WINDOWS:
+        plan = program(source, window).node
         oracle = Oracle(plan)
         oracle.batch(rows.to_pylist(), None)
-        assert row_differences(plan, "main", oracle.results(), run.rows()) == [], run.window
-        # The kills hit a run that was under way, and left it something to do.
-        assert len(set(run.commits)) > KILLS / 3, run.commits
-        assert run.commits[-1] < BATCHES, run.commits
+        found = rows_of(postgres, window)
+        assert row_differences(plan, "main", oracle.results(), found) == [], window
+        # The kills hit a query that was under way, and left it something to do.
+        assert len(set(progress[window])) > KILLS / 3, progress
+        assert progress[window][-1] < BATCHES, progress
 
 
 def clicks(dice: random.Random) -> list[list[Click]]:
@@ -52,24 +47,19 @@ def clicks(dice: random.Random) -> list[list[Click]]:
     return [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
 
 
-@dataclass
-class Run:
-    """One query, run by process after process, each from where the one before was killed."""
+def be_killed_and_finish(folder: Path, dsn: str) -> dict[str, list[int]]:
+    """Process after process, each from where the last one was killed; how far each query was then."""
+    victim = Victim(killed_changelog.__name__, folder, (dsn,))
+    dice = random.Random(5)
+    progress: dict[str, list[int]] = {window: [] for window in WINDOWS}
+    for _ in range(KILLS):
+        victim.kill_at_a_random_moment(dice)
+        for window, committed in progress.items():
+            committed.append(commits(folder / f"ckpt-{window}"))
+    victim.finish()
+    return progress
 
-    folder: Path
-    dsn: str
-    window: str
-    #: How many batches Spark had committed at each kill.
-    commits: list[int] = field(default_factory=list)
 
-    def be_killed_and_finish(self) -> None:
-        victim = Victim(killed_changelog.__name__, self.folder, (self.dsn, self.window))
-        dice = random.Random(self.window)
-        for _ in range(KILLS):
-            victim.kill_at_a_random_moment(dice)
-            self.commits.append(commits(self.folder / f"ckpt-{self.window}"))
-        victim.finish()
-
-    def rows(self) -> list[dict[str, Any]]:
-        with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
-            return connection.execute(f"SELECT * FROM {self.window}").fetchall()
+def rows_of(dsn: str, table: str) -> list[dict[str, Any]]:
+    with psycopg.connect(dsn, row_factory=dict_row) as connection:
+        return connection.execute(f"SELECT * FROM {table}").fetchall()

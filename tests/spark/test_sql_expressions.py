@@ -20,31 +20,29 @@ _CHUNK = 120
 
 def examples(spark: Any) -> Iterator[str]:
     """Every example of Spark's own help, without its SELECT."""
-    for (name,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect():
-        quoted = f"`{name}`" if name[0].isalpha() else name
+    for function in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos():
+        shown = function.getExamples().replace("_FUNC_", function.getName())
+        yield from (text.strip() for text in _EXAMPLE.findall(shown))
+
+
+def plain_examples(spark: Any) -> dict[str, bool]:
+    """The examples of one expression over one row, and whether each draws by chance.
+
+    That is: no aggregate, no generator, no window, no table.
+    """
+    found = {}
+    for text in dict.fromkeys(examples(spark)):
         try:
-            help_text = spark.sql(f"DESCRIBE FUNCTION EXTENDED {quoted}").collect()
-        except Exception:  # operators that have no help of their own, such as `between`
+            frame = spark.sql(f"SELECT {text} AS e")
+            columns = len(frame.columns)
+        except Exception:  # several columns, or one with a name, or a type that PySpark does not know
             continue
-        whole = "\n".join(line for (line,) in help_text)
-        yield from (text.strip() for text in _EXAMPLE.findall(whole))
-
-
-def is_plain(spark: Any, text: str) -> bool:
-    """Is it one expression over one row: no aggregate, no generator, no window, no table?"""
-    try:
-        analyzed = spark.sql(f"SELECT {text} AS e")
-        columns = len(analyzed.columns)
-    except Exception:  # several columns, or one with a name, or a type that PySpark does not know
-        return False
-    lines = analyzed._jdf.queryExecution().analyzed().toString().splitlines()
-    nodes = [line for line in lines if re.match(r"^[+:\- ]*[A-Z]\w+\b", line)]
-    return columns == 1 and len(nodes) == 2 and "OneRowRelation" in nodes[1]
-
-
-def is_random(spark: Any, text: str) -> bool:
-    analyzed = spark.sql(f"SELECT {text} AS e")._jdf.queryExecution().analyzed()
-    return not analyzed.deterministic()
+        analyzed = frame._jdf.queryExecution().analyzed()
+        lines = analyzed.toString().splitlines()
+        nodes = [line for line in lines if re.match(r"^[+:\- ]*[A-Z]\w+\b", line)]
+        if columns == 1 and len(nodes) == 2 and "OneRowRelation" in nodes[1]:
+            found[text] = not analyzed.deterministic()
+    return found
 
 
 def values(frame: Any) -> list[Any]:
@@ -67,7 +65,8 @@ def in_spark(spark: Any, texts: list[str]) -> dict[str, Any]:
 
 
 def test_every_example_of_sparks_help_means_the_same(spark):
-    plain = [text for text in dict.fromkeys(examples(spark)) if is_plain(spark, text)]
+    is_random = plain_examples(spark)
+    plain = list(is_random)
     items = ",\n".join(f"{text} AS e{number}" for number, text in enumerate(plain))
     program = f"CREATE STREAM one (id BIGINT) WITH (connector = 'rate'); SELECT {items} FROM one"
     [insert] = sql.compile(program).selects
@@ -76,7 +75,7 @@ def test_every_example_of_sparks_help_means_the_same(spark):
 
     compared = 0
     for start in range(0, len(plain), _CHUNK):
-        chunk = [text for text in plain[start : start + _CHUNK] if not is_random(spark, text)]
+        chunk = [text for text in plain[start : start + _CHUNK] if not is_random[text]]
         before = in_spark(spark, chunk)
         items = ", ".join(f"{text} AS e{number}" for number, text in enumerate(before))
         program = f"CREATE STREAM one (id BIGINT) WITH (connector = 'rate'); SELECT {items} FROM one"

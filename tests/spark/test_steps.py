@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,13 @@ import tidegate as tg
 from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
 from tests.spark.test_event_time_queries import wait_until
-from tests.spark.test_transcripts import run_on_spark
-from tests.stepped import FUSIONS, in_circles, with_steps
-from tests.unit.test_fused_transcripts import ALL
+from tests.support.steps import FUSIONS
 from tidegate.errors import PlanError, StartError
 from tidegate.operators.shedding import Load, LoadCoordinator
 from tidegate.optimize import optimize
 from tidegate.plan.columns import TIMESTAMP
 from tidegate.spark import load
-from tidegate.spark import query as queries
-from tidegate.testing import KernelHost, Transcript
+from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 
 Stream = Callable[..., Any]
@@ -166,24 +162,6 @@ def test_what_is_open_behind_steps_can_be_drained(spark: Any, tmp_path: Path) ->
     host = KernelHost(optimize(result.node), as_spark=True)
     host.batch(BATCHES[0])
     assert counted(sinks["main"].rows()) == counted(host.end().main) != Counter()
-
-
-#: On Spark for the kinds of ways that rows take: state, channels, two sources, two operators.
-NAMES = (
-    "side_output hands on each row",
-    "two windowed aggregates meet in one query",
-    "a row without its event time is an error, on its own side",
-)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_unfused_transcript_with_steps_that_change_nothing(
-    name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [transcript] = [one for one in ALL if one.name.startswith(name)]
-    stepped = Transcript(transcript.name, with_steps(transcript.plan, in_circles), transcript.script)
-    monkeypatch.setattr(queries, "start", partial(queries.start, fusion=FUSIONS["unfused"]))
-    assert stepped.complaints(run_on_spark(stepped, spark, tmp_path)) == []
 
 
 def test_rows_of_the_clock_take_no_steps(spark: Any, tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ class Tables:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
+#: One database is enough where they share the code (`connectors/tables.py`); unit tests have both.
+ONE_DATABASE = pytest.mark.parametrize("tables", ["duckdb"], indirect=True)
+
+
 @pytest.fixture(params=["duckdb", "postgres"])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
     if request.param == "duckdb":
@@ -96,6 +100,7 @@ def test_every_channel_can_be_a_table(
     assert error["reason"] == "event time 'ts' is null"
 
 
+@ONE_DATABASE
 def test_a_table_of_another_query_is_refused_before_the_start(
     click_stream: Callable[..., Any], tables: Tables, tmp_path: Path
 ) -> None:
@@ -110,6 +115,7 @@ def test_a_table_of_another_query_is_refused_before_the_start(
     assert windows(tables.rows("other")) == windows(before)
 
 
+@ONE_DATABASE
 def test_a_table_that_somebody_changed_stops_the_query(
     spark: Any, tables: Tables, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 
 ROOT = Path(tidegate.__file__).parents[2]
 

@@ -1,21 +1,11 @@
 """Transcripts as real streaming queries: one for each thing that Spark has a part in."""
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tidegate as tg
-from tests.chain_transcripts import CHAINED
-from tests.join_transcripts import JOINS
-from tests.session_transcripts import SESSIONS
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.spark.files import file_stream, write_files
-from tidegate.dataflow import compile
-from tidegate.spark import query as queries
-from tidegate.testing import BatchResult, Transcript
-from tidegate.testing.table import micros_of, to_arrow
+from tests.transcripts import named, runner
 
 #: Timers, channels, types, restored state, a batch order of rows, several operators, several sources.
 #: Of those each has rows in every batch but the last: Spark would take the next ones in their place.
@@ -41,52 +31,26 @@ NAMES = (
     "two windowed aggregates meet in one query",
 )
 
-ON_SPARK = [
-    transcript
-    for transcript in (*SESSIONS, *SLIDING, *ORDERED, *CHAINED, *JOINS)
-    if transcript.name.startswith(NAMES)
-]
+#: With steps that are not fused: state, channels, two sources, two operators.
+UNFUSED = (
+    "side_output hands on each row",
+    "two windowed aggregates meet in one query",
+    "a row without its event time is an error, on its own side",
+)
 
 
-def run_on_spark(transcript: Transcript, spark: Any, folder: Path) -> list[BatchResult]:
-    """What a query over the transcript's batches puts out; an empty last one is Spark's own."""
-    streams = []
-    for number, source in enumerate(transcript.plan.sources):
-        given = (to_arrow(step.rows[number], source.row_schema) for step in transcript.steps)
-        write_files(folder / str(number), (rows for rows in given if rows.num_rows))
-        streams.append(file_stream(spark, folder / str(number), source.row_schema))
-    sinks = {name: tg.sinks.memory() for name in compile(transcript.plan).channels}
-    query = queries.start(
-        transcript.plan,
-        streams,
-        str(folder / "checkpoint"),
-        sinks,
-        trigger={"availableNow": True},
-    )
-    query.await_termination()
-    progress = {entry.batchId: entry for entry in query.spark.recentProgress}
-    results = []
-    for batch in range(len(transcript.steps)):
-        result = BatchResult(watermark_of(progress[batch]))
-        result.counts.update(progress[batch].observedMetrics["tidegate"].asDict())
-        for name, sink in sinks.items():
-            result.put(name, *(sink.batches[batch].to_pylist() if batch in sink.batches else []))
-        results.append(result)
-    return results
+@pytest.mark.parametrize("name", NAMES)
+def test_a_query_does_what_the_transcript_says(name: str, spark: Any, tmp_path: Path) -> None:
+    assert runner.on_spark(named(name), spark, tmp_path) == []
 
 
-def watermark_of(progress: Any) -> int | None:
-    reached = micros_of(datetime.fromisoformat(progress.eventTime["watermark"]))
-    return reached or None  # Spark's zero means that there is none yet
-
-
-@pytest.mark.parametrize("transcript", ON_SPARK, ids=lambda t: t.name)
-def test_a_query_does_what_the_transcript_says(
-    transcript: Transcript, spark: Any, tmp_path: Path
+@pytest.mark.parametrize("name", UNFUSED)
+def test_an_unfused_transcript_with_steps_that_change_nothing(
+    name: str, spark: Any, tmp_path: Path
 ) -> None:
-    assert transcript.complaints(run_on_spark(transcript, spark, tmp_path)) == []
+    stepped = runner.with_idle_steps(named(name))
+    assert runner.on_spark(stepped, spark, tmp_path, fusion="unfused") == []
 
 
-def test_the_transcripts_for_spark_exist() -> None:
-    assert len(ON_SPARK) == len(NAMES)
-    assert not any(step.now for transcript in ON_SPARK for step in transcript.steps)
+def test_the_transcripts_for_spark_leave_the_clock_alone() -> None:
+    assert not any(step.now for name in NAMES for step in named(name).steps)

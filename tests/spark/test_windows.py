@@ -153,7 +153,7 @@ FLUSH = [[(10_000.0, "flush", 0.0)]]
 def test_hopping_windows_equal_those_kept_one_by_one(
     click_stream: Callable[..., Any], tmp_path: Path, slide: int, emission: str
 ) -> None:
-    batches = disordered(600, 150)
+    batches = disordered(600, 300)
     strategy = tg.emit.periodic("1 ms") if emission == "periodic" else getattr(tg.emit, emission)()
     events = tg.events(click_stream(batches + FLUSH), time="ts", tolerance="4 s").key_by("user")
     windows = events.window(tg.hopping("20 s", f"{slide} s")).agg(n=tg.count(), spend=tg.sum("price"))

@@ -6,7 +6,15 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from tests.plans import SCHEMA, SECOND, TIMESTAMP, changed_parts, hopping, logical_plan, reorder_plan
+from tests.support.plans import (
+    SCHEMA,
+    SECOND,
+    TIMESTAMP,
+    changed_parts,
+    hopping,
+    logical_plan,
+    reorder_plan,
+)
 from tidegate.dataflow import compile
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.operators.kernels import kernels_of

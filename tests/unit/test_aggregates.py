@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, TIMESTAMP, hopping, plan_of
-from tests.unit.windows import final_rows
+from tests.support.final_rows import final_rows
+from tests.support.plans import ROWS, TIMESTAMP, hopping, plan_of
 from tidegate.errors import NotMergeable, PlanError, TypeMismatch
 from tidegate.operators import aggregates as a
 from tidegate.plan.aggregate import Aggregate

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from tests.plans import (
+from tests.support.plans import (
     ROWS,
     SCHEMA,
     SECOND,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.plans import dedupe_plan, hopping, logical_plan, plan_of
+from tests.support.plans import dedupe_plan, hopping, logical_plan, plan_of
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointMismatch, PlanError

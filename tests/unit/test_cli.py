@@ -1,11 +1,13 @@
 """The command line as a process, as far as it needs no Spark: outputs, exit codes, what it loads."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from argparse import Namespace
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 import tidegate
 from benchmarks.commands import commands
 from tests.golden import assert_golden
-from tests.patience import HANG
+from tests.support.time_limits import HANG
+from tidegate import cli
 from tidegate.cli import bench
 from tidegate.cli.failures import cause
 from tidegate.cli.session import interruptions
@@ -35,10 +38,18 @@ def tidegate_command(*arguments: object, **options) -> subprocess.CompletedProce
     )
 
 
+def tidegate_here(*arguments: object, cwd: Path | str = ".") -> subprocess.CompletedProcess:
+    """The command in this process, where only its answer matters."""
+    printed, told = io.StringIO(), io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(told), chdir(cwd):
+        code = cli.main(list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, code, printed.getvalue(), told.getvalue())
+
+
 @pytest.fixture
 def starter(tmp_path):
     """A folder as `tidegate init` makes it."""
-    done = tidegate_command("init", tmp_path / "starter")
+    done = tidegate_here("init", tmp_path / "starter")
     assert done.returncode == 0, done.stderr
     return tmp_path / "starter" / "pipeline.yaml"
 
@@ -64,8 +75,8 @@ def test_a_wrong_command_line_is_exit_code_2(given):
 
 
 def test_init_writes_what_can_be_run_and_overwrites_nothing(starter):
-    assert tidegate_command("validate", starter).returncode == 0
-    again = tidegate_command("init", starter.parent)
+    assert tidegate_here("validate", starter).returncode == 0
+    again = tidegate_here("init", starter.parent)
     assert again.returncode == 2
     assert "exists already" in again.stderr
 
@@ -76,14 +87,14 @@ def test_the_clicks_of_init_come_in_order(starter):
 
 
 def test_validate_says_ok(starter):
-    done = tidegate_command("validate", starter)
+    done = tidegate_here("validate", starter)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{starter}: ok, spend\n"
 
 
 def test_a_broken_file_is_told_in_a_line(starter):
     starter.write_text(starter.read_text().replace("tumbling", "tumblin"))
-    done = tidegate_command("validate", starter)
+    done = tidegate_here("validate", starter)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("tidegate: pipeline.yaml, line ")
@@ -92,7 +103,7 @@ def test_a_broken_file_is_told_in_a_line(starter):
 
 def test_debug_shows_where_it_was_noticed(starter):
     starter.write_text(starter.read_text().replace("tumbling", "tumblin"))
-    done = tidegate_command("validate", starter, "--debug")
+    done = tidegate_here("validate", starter, "--debug")
     assert done.returncode == 2
     assert "Traceback" in done.stderr
 
@@ -138,19 +149,19 @@ def test_a_folder_that_is_no_checkpoint_is_exit_code_2(tmp_path, command):
 
 
 def test_explain_as_text():
-    done = tidegate_command("explain", "pipeline.yaml", cwd=STARTER)
+    done = tidegate_here("explain", "pipeline.yaml", cwd=STARTER)
     assert (done.returncode, done.stderr) == (0, "")
     assert_golden("cli_explain_text", done.stdout)
 
 
 def test_explain_as_mermaid():
-    done = tidegate_command("explain", "pipeline.yaml", "--format", "mermaid", cwd=STARTER)
+    done = tidegate_here("explain", "pipeline.yaml", "--format", "mermaid", cwd=STARTER)
     assert done.returncode == 0
     assert_golden("cli_explain_mermaid", done.stdout)
 
 
 def test_explain_as_json():
-    done = tidegate_command("explain", "pipeline.yaml", "--format", "json", cwd=STARTER)
+    done = tidegate_here("explain", "pipeline.yaml", "--format", "json", cwd=STARTER)
     [job] = json.loads(done.stdout)
     assert job["name"] == "spend"
     assert job["logical"]["node"] == "Emit[changelog]"
@@ -164,7 +175,7 @@ def test_what_is_held_back_is_shown(starter):
     hourly = "    - {time: window_end, window: {tumbling: 1 hour}, aggregates: {n: count}}\n"
     text = starter.read_text().replace("emit: changelog\n", f"emit: on_window_close\n{hourly}")
     starter.write_text(text)
-    done = tidegate_command("explain", starter)
+    done = tidegate_here("explain", starter)
     assert done.returncode == 0, done.stderr
     assert "2 tumbling(1 hour): behind the sources by 30 seconds" in done.stdout
 

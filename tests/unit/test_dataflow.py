@@ -4,7 +4,15 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from tests.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, dedupe_plan, hopping, join_plan, logical_plan
+from tests.support.plans import (
+    LEFT_ROWS,
+    RIGHT_ROWS,
+    SECOND,
+    dedupe_plan,
+    hopping,
+    join_plan,
+    logical_plan,
+)
 from tidegate.dataflow import compile
 from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.nodes import Together

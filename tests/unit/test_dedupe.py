@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.plans import (
+from tests.support.plans import (
     LEFT_ROWS,
     RIGHT_ROWS,
     ROWS,

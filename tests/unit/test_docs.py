@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import tidegate
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 
 ROOT = Path(tidegate.__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,18 +25,14 @@ import pytest
 import yaml
 
 import tidegate as tg
-from tests.plans import hopping, logical_plan
+from tests.support.command_line import share_session
+from tests.support.plans import hopping, logical_plan
 from tests.unit.test_docs import FENCE, PAGES, ROOT, own_database
 from tests.unit.test_docs_commands import commands, is_known
 from tidegate import cli, sql
 from tidegate.api import events
 from tidegate.api.together import SideBySide
-from tidegate.cli import explain as explain_command
 from tidegate.cli import repair as repair_command
-from tidegate.cli import run as run_command
-from tidegate.cli import sql as sql_command
-from tidegate.cli import state as state_command
-from tidegate.cli import validate as validate_command
 from tidegate.cli.progress import Batch
 from tidegate.connectors.files import NOTE, Written
 from tidegate.connectors.notes import write_note
@@ -398,20 +393,8 @@ def rooted(word: str) -> str:
 def tidegate(spark, tmp_path, monkeypatch, capsys) -> Tidegate:
     """The command, in a folder of its own, with the session of the tests; what it prints."""
 
-    @contextmanager
-    def shared(_arguments: Any) -> Iterator[Any]:
-        yield spark
-
-    @contextmanager
-    def deferred(_arguments: Any) -> Iterator[Any]:
-        yield lambda: spark
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(state_command, "session", shared)
-    for module in (run_command, sql_command, explain_command, validate_command):
-        monkeypatch.setattr(module, "deferred_session", deferred)
-    for module in (run_command, sql_command, state_command):
-        monkeypatch.setattr(module, "end_on_sigterm", lambda: None)
+    share_session(spark, monkeypatch)
 
     def call(*words: str) -> str:
         code = cli.main([rooted(word) for word in words])

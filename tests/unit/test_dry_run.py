@@ -1,17 +1,12 @@
 """Programs that are run dry, as users test theirs: batches, clock, transcripts, and what is noticed."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.chain_transcripts import CHAINED
-from tests.session_transcripts import SESSIONS
-from tests.transcripts import TRANSCRIPTS
 from tidegate.errors import ColumnNotFound, PlanError, WatermarkViolation
-from tidegate.plan.nodes import Plan
 from tidegate.testing import (
     DryRun,
     IllegalChange,
@@ -210,18 +205,6 @@ def test_admission_goes_by_the_clock():
 
 
 # -- transcripts ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A program of which there is only the plan."""
-
-    node: Plan
-
-
-@pytest.mark.parametrize("transcript", [*TRANSCRIPTS, *SESSIONS, *CHAINED], ids=lambda one: one.name)
-def test_our_own_transcripts_hold(transcript):
-    check(Planned(transcript.plan), transcript.script)
 
 
 def test_a_transcript_that_does_not_hold_shows_what_differs():

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.golden import assert_golden
-from tests.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
+from tests.support.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.operators import aggregates as a

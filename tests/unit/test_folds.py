@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, dedupe_plan, hopping, plan_of
+from tests.support.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, dedupe_plan, hopping, plan_of
 from tidegate import connectors
 from tidegate.api import emit, sinks
 from tidegate.api.aggregates import count

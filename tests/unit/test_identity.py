@@ -8,7 +8,7 @@ import pytest
 
 import tidegate as tg
 from tests.golden import assert_golden
-from tests.plans import (
+from tests.support.plans import (
     LEFT_ROWS,
     ROWS,
     SCHEMA,
@@ -22,7 +22,7 @@ from tests.plans import (
     session,
     sliding,
 )
-from tests.stepped import mapped, shedding
+from tests.support.steps import mapped, shedding
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import (
     Difference,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.plans import (
+from tests.support.plans import (
     LEFT_ROWS,
     RIGHT_ROWS,
     SECOND,

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan
+from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan
 from tidegate.testing import KernelHost
 from tidegate.testing.table import Row, instant_of, to_arrow
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.plans import SECOND, hopping, plan_of
+from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
 from tidegate.operators.contents import kept
 from tidegate.operators.invalid_rows import INVALID_ROW

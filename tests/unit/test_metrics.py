@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.plans import SECOND, hopping, plan_of
+from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
 from tidegate.observe.metrics import Metrics
 from tidegate.operators import aggregates as a

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.golden import assert_golden
-from tests.plans import ROWS, SECOND, hopping, logical_plan
+from tests.support.plans import ROWS, SECOND, hopping, logical_plan
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical
 from tidegate.operators import aggregates as a

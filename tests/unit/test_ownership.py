@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from tests.plans import hopping, plan_of
+from tests.support.plans import hopping, plan_of
 from tidegate.api import sinks
 from tidegate.connectors.notes import create_note, names_in, read_note
 from tidegate.dataflow import compile

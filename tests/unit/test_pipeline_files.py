@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import tidegate
-from tests.plans import SECOND, hopping, logical_plan, reorder_plan, session, sliding
-from tests.same_plans import facts
+from tests.support.plan_facts import facts
+from tests.support.plans import SECOND, hopping, logical_plan, reorder_plan, session, sliding
 from tidegate.errors import PipelineError, PlanError, StartError
 from tidegate.operators import aggregates as a
 from tidegate.pipeline.build import program_of

@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, hopping, logical_plan
+from tests.support.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, hopping, logical_plan
 from tidegate.api.events import Startable
 from tidegate.dataflow import compile
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch

@@ -11,8 +11,8 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 
 import tidegate as tg
-from tests.patience import HANG
-from tests.plans import hopping, plan_of
+from tests.support.plans import hopping, plan_of
+from tests.support.time_limits import HANG
 from tidegate.dataflow import compile
 from tidegate.operators.kernels import kernels_of
 from tidegate.operators.messages import Kind, Message

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.plans import SCHEMA, TIMESTAMP, changed_parts, reorder_plan
+from tests.support.plans import SCHEMA, TIMESTAMP, changed_parts, reorder_plan
 from tests.unit.test_sliding import EVERY_PAYLOAD, FOREVER, INNER_NAMES, PAYLOADS
 from tidegate.api import late
 from tidegate.api.events import Events

@@ -105,7 +105,7 @@ def test_a_generator_without_a_seed_is_found():
 
 # -- limits of time --------------------------------------------------------------------------------
 
-#: Speed that is measured, and waits that are not as long as the others (`tests/patience.py`).
+#: Speed that is measured, and waits that are not as long as the others (`tests/support/time_limits.py`).
 TIMED = re.compile(
     r"perf_counter|mark\.timeout|timeout=\d|\.(wait|join|result|await_?[tT]ermination)\(\d\d"
 )

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from tests.plans import (
+from tests.support.final_rows import final_rows
+from tests.support.plans import (
     ROWS,
     SCHEMA,
     SECOND,
@@ -16,7 +17,6 @@ from tests.plans import (
     plan_of,
     session,
 )
-from tests.unit.windows import final_rows
 from tidegate.api import emit
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
-from tests.unit.windows import final_rows
+from tests.support.final_rows import final_rows
+from tests.support.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
 from tidegate.operators import aggregates as a
 from tidegate.operators import blobs
 from tidegate.operators.invalid_rows import INVALID_ROW

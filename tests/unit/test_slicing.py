@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.plans import hopping
+from tests.support.plans import hopping
 from tidegate.operators.slicing import Slicing
 
 LONGEST = 40

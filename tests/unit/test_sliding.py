@@ -8,11 +8,18 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.chain_transcripts import CHAINED
 from tests.oracle import Oracle
-from tests.plans import ROWS, SCHEMA, SECOND, TIMESTAMP, changed_parts, logical_plan, plan_of, sliding
-from tests.sliding_transcripts import ORDERED, SLIDING
-from tests.unit.windows import final_rows
+from tests.support.final_rows import final_rows
+from tests.support.plans import (
+    ROWS,
+    SCHEMA,
+    SECOND,
+    TIMESTAMP,
+    changed_parts,
+    logical_plan,
+    plan_of,
+    sliding,
+)
 from tidegate.api import emit, late
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
@@ -28,7 +35,7 @@ from tidegate.plan.feeds import Source
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
-from tidegate.testing import KernelHost, differences, run
+from tidegate.testing import KernelHost, differences
 from tidegate.testing.table import instant_of, micros_of
 
 FOREVER = 1 << 40
@@ -42,36 +49,6 @@ def at(time, items=None, user="ann", **values):
 def found(rows, *names):
     """Results as tuples: the row's time and the named columns, in the order of time."""
     return sorted((micros_of(row["ts"]), *(row[name] for name in names)) for row in rows)
-
-
-# -- transcripts ----------------------------------------------------------------------------------
-
-EVERY_TRANSCRIPT = pytest.mark.parametrize(
-    "transcript", [*SLIDING, *ORDERED, *CHAINED], ids=lambda transcript: transcript.name
-)
-
-
-@EVERY_TRANSCRIPT
-@pytest.mark.parametrize("buckets", [1, 4])
-def test_the_kernel_does_what_the_transcript_says(transcript, buckets):
-    host = KernelHost(transcript.plan, buckets=buckets)
-    assert transcript.complaints(run(transcript, host)) == []
-
-
-@EVERY_TRANSCRIPT
-def test_and_after_a_restart_between_any_two_batches(transcript):
-    host = KernelHost(transcript.plan, buckets=2)
-    assert transcript.complaints(run(transcript, host, between=host.restart)) == []
-
-
-@EVERY_TRANSCRIPT
-def test_the_oracle_agrees_with_the_transcript(transcript):
-    oracle, host = Oracle(transcript.plan), KernelHost(transcript.plan)
-    results = []
-    for step in transcript.steps:
-        results.append(oracle.batch_of(step.rows, host.watermark_micros, step.now))
-        host.observe(*step.rows)
-    assert transcript.complaints(results) == []
 
 
 # -- the end --------------------------------------------------------------------------------------

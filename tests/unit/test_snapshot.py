@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.plans import dedupe_plan, logical_plan
+from tests.support.plans import dedupe_plan, logical_plan
 from tidegate.errors import StateError
 from tidegate.operators import snapshot
 from tidegate.plan.policies import Retracting

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.plans import ROWS, SECOND, hopping, logical_plan, plan_of
+from tests.support.plans import ROWS, SECOND, hopping, logical_plan, plan_of
 from tidegate.errors import PlanError
 from tidegate.optimize import optimize
 from tidegate.plan.feeds import Source, Union

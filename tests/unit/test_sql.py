@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.same_plans import facts
-from tests.told import Told
+from tests.support.plan_facts import facts
+from tests.support.stub_analyzer import StubAnalyzer
 from tidegate import sql
 from tidegate.api.events import Events
 from tidegate.dataflow import compile
@@ -45,7 +45,7 @@ DISTINCT_PAIR = (
 
 def query(text: str, **types: pa.DataType) -> Insert:
     """The one query of a text over the declared streams; Spark tells no other types than these."""
-    program = program_of(Text(DECLARED + text), analyzer=Told(types))
+    program = program_of(Text(DECLARED + text), analyzer=StubAnalyzer(types))
     [only] = (*program.inserts, *program.selects)
     return only
 

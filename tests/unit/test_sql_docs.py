@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tests.told import Told
+from tests.support.stub_analyzer import StubAnalyzer
 from tests.unit.test_docs import FENCE, ROOT
 from tidegate.sql.compiler import program_of
 from tidegate.sql.source import Text
@@ -11,7 +11,7 @@ from tidegate.sql.source import Text
 def program_in(page):
     blocks = FENCE.findall((ROOT / page).read_text("utf-8"))
     text = "\n".join(code for language, code in blocks if language == "sql")
-    return program_of(Text(text), analyzer=Told({"user": pa.string()}))
+    return program_of(Text(text), analyzer=StubAnalyzer({"user": pa.string()}))
 
 
 def test_the_sql_of_the_tour_is_its_first_program():

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import tidegate as tg
-from tests.same_plans import facts
+from tests.support.plan_facts import facts
 from tests.unit.test_sql import BY_USER, CLICKS, query, shown
 from tidegate.api.events import Events
 from tidegate.errors import SqlError

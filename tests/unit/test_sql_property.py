@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.same_plans import facts
+from tests.support.plan_facts import facts
 from tests.unit.test_sql import BY_USER, COUNTED, counted
 from tidegate.errors import PlanError, SqlError
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput

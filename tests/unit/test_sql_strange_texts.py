@@ -6,7 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from tests.told import Told
+from tests.support.stub_analyzer import StubAnalyzer
 from tidegate.errors import SqlError
 from tidegate.sql.compiler import program_of
 from tidegate.sql.source import Text
@@ -167,7 +167,7 @@ FOREIGN_WORDS = re.compile(
 def test_strange_texts_are_refused_in_our_own_words(statement):
     text = DECLARED + statement
     with pytest.raises(SqlError) as found:
-        program_of(Text(text), analyzer=Told({}))
+        program_of(Text(text), analyzer=StubAnalyzer({}))
     error = found.value
     lines = text.split("\n")
     assert DECLARED.count("\n") < error.line <= len(lines)
@@ -202,7 +202,7 @@ SOUND = (
 @pytest.mark.parametrize("statement", SOUND)
 def test_a_program_with_some_words_out_of_place_is_refused_or_means_something(statement):
     """Words that are left out, doubled or swapped: nothing but an SqlError comes of it."""
-    chance, told = Random(17), Told({"who": pa.string()})
+    chance, told = Random(17), StubAnalyzer({"who": pa.string()})
     words = [token.text for token in tokens_of(statement)]
     assert program_of(Text(DECLARED + statement), analyzer=told).selects
     for _ in range(300):

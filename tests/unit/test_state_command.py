@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.plans import hopping, plan_of
+from tests.support.plans import hopping, plan_of
 from tidegate import cli
 from tidegate.cli import state as command
 from tidegate.dataflow import compile

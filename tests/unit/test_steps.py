@@ -12,7 +12,7 @@ import pytest
 
 import tidegate as tg
 from tests.golden import assert_golden
-from tests.plans import (
+from tests.support.plans import (
     LEFT_ROWS,
     SCHEMA,
     SECOND,
@@ -25,7 +25,7 @@ from tests.plans import (
     session,
     upstream,
 )
-from tests.stepped import FUSIONS, filtered, mapped, shedding
+from tests.support.steps import FUSIONS, filtered, mapped, shedding
 from tidegate.api.events import Events
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 from tidegate.errors import CheckpointTaken, StartError
 from tidegate.spark import query as queries
 from tidegate.spark.checkpoint import last_begun

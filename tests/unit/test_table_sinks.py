@@ -21,7 +21,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from tests.patience import HANG
+from tests.support.time_limits import HANG
 from tidegate import sinks
 from tidegate.connectors import TableSink, Target
 from tidegate.connectors import duckdb as duckdb_files

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle import Oracle
-from tests.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
+from tests.support.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
 from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkGenerator
 from tidegate.operators import aggregates as a
 from tidegate.operators.row_text import row_text

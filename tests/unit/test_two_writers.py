@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 import tidegate as tg
-from tests.attempts import Attempt, AttemptHost, Format
-from tests.plans import SCHEMA, dedupe_plan, hopping, join_plan, plan_of, session
 from tests.spark.kills import kills
+from tests.support.plans import SCHEMA, dedupe_plan, hopping, join_plan, plan_of, session
+from tests.support.task_attempts import Attempt, AttemptHost, Format
 from tidegate.api import emit
 from tidegate.errors import StateError
 from tidegate.optimize import optimize

@@ -1,10 +1,7 @@
-"""Behaviour of sessions as transcripts: run on the kernel, on the oracle, and on Spark.
+"""Sessions."""
 
-Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
-"""
-
-from tests.plans import SECOND, WITH_IDLE, plan_of, session
-from tests.transcripts import CHANGELOG, TOTALS, UPDATE
+from tests.support.plans import SECOND, WITH_IDLE, plan_of, session
+from tests.transcripts.windows import CHANGELOG, TOTALS, UPDATE
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
@@ -16,7 +13,7 @@ OWN_GAPS = session("idle")
 MINUTES = session(10 * SECOND, max_length=60 * SECOND)
 PERIODIC = Retracting(interval=Micros(60 * SECOND))
 
-SESSIONS = [
+TRANSCRIPTS = [
     Transcript(
         "a session goes on across micro-batches and closes a gap after its last row",
         plan_of(GAP, TOTALS),

@@ -1,4 +1,4 @@
-"""A host that keeps a changelog for each attempt at a task, as Spark's state store does.
+"""A kernel host that commits tasks by attempt, with a changelog for each, as Spark's state store does.
 
 An executor keeps its own copy of the newest state it has seen, and goes on from it. Whoever has none
 puts it together from changelogs on disk. In format 1 a changelog is known by its version, so of two

@@ -1,4 +1,4 @@
-"""Running a plan to its end, for tests that look at results only."""
+"""The rows that a plan has emitted at the end of its input."""
 
 from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.plan.windowing import Emit

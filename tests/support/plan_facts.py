@@ -1,4 +1,4 @@
-"""Plans compared node for node. Aggregates are compared by what they compute."""
+"""Plans as plain values, to compare them node for node. Aggregates are compared by what they compute."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any

@@ -1,6 +1,6 @@
-"""A host whose rows cross as on Spark, without Spark: the crossings' own code on plain frames.
+"""A kernel host whose rows take the Python stages of a Spark query, without Spark.
 
-Instants are in some time zone of a session whenever they come from Spark.
+The stages' own code runs on plain frames. Instants that come from Spark are in the session's time zone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ def _in_the_session(rows: Any) -> Any:
     return type(rows).from_arrays(zoned, rows.schema.names)
 
 
-class CrossingHost(KernelHost):
+class PythonStageHost(KernelHost):
     """Rows, and results of operators, take the crossings of a plan, fused as it says."""
 
     def _pack(

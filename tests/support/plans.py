@@ -1,4 +1,4 @@
-"""Plans for tests that need no Spark, put together from nodes."""
+"""Plans for tests without Spark, built from plan nodes: windows, sessions, reorder, dedupe, joins."""
 
 from collections.abc import Sequence
 

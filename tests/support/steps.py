@@ -1,4 +1,4 @@
-"""Steps for tests that need no Spark: feeds with steps, and whole plans with steps before everything."""
+"""Plans with map, filter and shed steps, and the fusion settings to try them with."""
 
 from collections.abc import Callable
 from dataclasses import replace

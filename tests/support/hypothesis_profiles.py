@@ -1,4 +1,4 @@
-"""How property tests look for counterexamples: the same cases for everybody, unless told otherwise.
+"""The Hypothesis profiles: how many cases property tests try, and that everybody tries the same ones.
 
 `TIDEGATE_PROFILE` says how hard to look: `quick` by default, `thorough` for many more cases, `unshrunk`
 to see failures as they are found. Each of them tries the same cases each time. Only `fuzz` tries fresh
@@ -23,7 +23,7 @@ _SAME = {"derandomize": True, **_COMMON}
 
 
 def register_profiles() -> None:
-    settings.register_profile("quick", max_examples=9, **_SAME)
+    settings.register_profile("quick", max_examples=6, **_SAME)
     settings.register_profile("thorough", max_examples=600, **_SAME)
     settings.register_profile(
         "unshrunk", max_examples=20, phases=[Phase.explicit, Phase.generate], **_SAME

@@ -1,12 +1,10 @@
-"""Behaviour of joins between windows as transcripts: run on the kernel, on the oracle, and some of
-them on Spark.
+"""Joins between windows.
 
-Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it. Zoe
-on the left and Yan on the right meet nobody: they move the watermark, which is the lower of the two
-sides' own.
+Zoe on the left and Yan on the right meet nobody: they move the watermark, which is the lower of the
+two sides' own.
 """
 
-from tests.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, hopping, join_plan, plan_of, session
+from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, hopping, join_plan, plan_of, session
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.joins import How
@@ -27,7 +25,7 @@ ASIDE = SideOutput("late")
 CLICKS = plan_of(TEN, (("clicks", a.Count(None)),), feed=Source(LEFT_ROWS, "ts", Micros(0)))
 ORDERS = plan_of(TEN, (("orders", a.Count(None)),), feed=Source(RIGHT_ROWS, "at", Micros(0)))
 
-PANES = [
+FIXED_WINDOWS = [
     Transcript(
         "a pair leaves in the batch that completes it, whichever side came first",
         join_plan(TEN, TEN),
@@ -1610,4 +1608,4 @@ CHAINED = [
     ),
 ]
 
-JOINS = [*PANES, *HOWS, *SESSIONS, *CHAINED]
+TRANSCRIPTS = [*FIXED_WINDOWS, *HOWS, *SESSIONS, *CHAINED]

@@ -1,4 +1,4 @@
-"""An analyzer for tests that start no Spark: it knows the types that the test tells it."""
+"""A stand-in for Spark's analyzer: it knows the types of computed columns that a test gives it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,8 @@ import pyarrow as pa
 from tidegate.plan.analysis import Typed
 
 
-class Told:
-    """Types of computed columns by name. What is not told, nobody should have asked for."""
+class StubAnalyzer:
+    """Types of computed columns by name. A column that the test did not name is an error."""
 
     def __init__(self, types: Mapping[str, pa.DataType]) -> None:
         self._types = types

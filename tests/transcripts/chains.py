@@ -1,9 +1,6 @@
-"""Behaviour of chains of operators as transcripts: run on the kernel, on the oracle, and on Spark.
+"""Chains: operators over the results of other operators."""
 
-Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
-"""
-
-from tests.plans import SECOND, hopping, plan_of, session, sliding
+from tests.support.plans import SECOND, hopping, plan_of, session, sliding
 from tidegate.operators import aggregates as a
 from tidegate.plan.feeds import Derived
 from tidegate.plan.policies import Retracting, SideOutput
@@ -13,7 +10,7 @@ TEN = hopping(10 * SECOND)
 ASIDE = SideOutput("late")
 SUMS = (("windows", a.Count(None)), ("rows", a.Sum("n")))
 
-CHAINED = [
+TRANSCRIPTS = [
     Transcript(
         "what a watermark closes is in time for the windows that it closes next",
         plan_of(hopping(20 * SECOND), SUMS, keys=(), feed=Derived(plan_of(TEN), "window_start")),

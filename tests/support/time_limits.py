@@ -1,4 +1,4 @@
-"""How long tests wait for what must happen: only so that a hang ends. No test says how fast anything is.
+"""How long tests wait for what must happen. The limit only ends a hang: no test asserts a speed.
 
 pytest ends a test that takes longer than its `timeout` (pyproject.toml).
 """

@@ -1,9 +1,6 @@
-"""Behaviour of tumbling and hopping windows as transcripts.
+"""Tumbling and hopping windows."""
 
-Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
-"""
-
-from tests.plans import ROWS, SECOND, hopping, plan_of
+from tests.support.plans import ROWS, SECOND, hopping, plan_of
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
@@ -381,6 +378,40 @@ TRANSCRIPTS = [
         main
           user | window_start | window_end | n | total
           ann  | 20           | 30         | 2 | 3
+        """,
+    ),
+    Transcript(
+        "tumbling windows behind a tolerance",
+        plan_of(TEN, tolerance=7 * SECOND),
+        """
+        rows
+          ts | user
+          7  | ann
+          1  | ann
+          4  | ann
+        watermark none
+        rows
+          ts | user
+          17 | ann
+        watermark 0
+        rows
+          ts | user
+          2  | ann
+        watermark 10
+        main
+          user | window_start | window_end | n
+          ann  | 0            | 10         | 3
+        late_rows 1
+        late_dropped 1
+        rows
+          ts | user
+          27 | ann
+        watermark 10
+        rows
+        watermark 20
+        main
+          user | window_start | window_end | n
+          ann  | 10           | 20         | 1
         """,
     ),
 ]

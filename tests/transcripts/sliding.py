@@ -1,23 +1,18 @@
-"""Behaviour of windows around rows and of rows in order as transcripts: run on the kernel, on the
-oracle, and some of them on Spark.
+"""Sliding windows: a window around each row."""
 
-Times are seconds after noon. Each transcript is one rule, in the smallest picture that shows it.
-"""
-
-from tests.plans import ROWS, SECOND, hopping, plan_of, reorder_plan, sliding
+from tests.support.plans import ROWS, SECOND, plan_of, sliding
 from tidegate.operators import aggregates as a
 from tidegate.plan.policies import Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Transcript
 
 TOTALS = (*ROWS, ("total", a.Sum("items")))
-TEN = hopping(10 * SECOND)
 BACK = sliding(10 * SECOND)
 AROUND = sliding(10 * SECOND, 15 * SECOND)
 MOVE = Reassign(Micros(20 * SECOND))
 ASIDE = SideOutput("late")
 
-SLIDING = [
+TRANSCRIPTS = [
     Transcript(
         "a window of what has arrived leaves with its row",
         plan_of(BACK),
@@ -383,120 +378,6 @@ SLIDING = [
           2  | bob  | 2
           9  | null | 3
           12 | eve  | 3
-        """,
-    ),
-]
-
-ORDERED = [
-    Transcript(
-        "rows wait until the watermark has passed them",
-        reorder_plan(tolerance=SECOND),
-        """
-        rows
-          ts | user
-          3  | c
-          1  | a
-          2  | b
-        watermark none
-        rows
-        watermark 2
-        main
-          ts | user
-          1  | a
-          2  | b
-        rows
-          ts | user
-          5  | d
-        watermark 2
-        rows
-        watermark 4
-        main
-          ts | user
-          3  | c
-        """,
-    ),
-    Transcript(
-        "a row at the watermark is late, and one after it waits",
-        reorder_plan(late=ASIDE),
-        """
-        rows
-          ts | user
-          5  | ann
-        rows
-          ts       | user
-          5        | bob
-          5.000001 | eve
-          3        | ann
-        watermark 5
-        late_rows 2
-        main
-          ts | user
-          5  | ann
-        late
-          ts | user | late_by | watermark | late_operator | late_window_start | late_window_end | allowed_lateness
-          5  | bob  | 0       | 5         | 1 reorder     | null              | null            | 0
-          3  | ann  | 2       | 5         | 1 reorder     | null              | null            | 0
-        rows
-        watermark 5.000001
-        main
-          ts       | user
-          5.000001 | eve
-        """,
-    ),
-    Transcript(
-        "a late row that is moved goes on at once, behind what was before the watermark",
-        reorder_plan(late=Reassign(Micros(2 * SECOND))),
-        """
-        rows
-          ts | user
-          5  | ann
-        rows
-          ts | user
-          7  | zoe
-          3  | bob
-          2  | eve
-        watermark 5
-        main
-          ts | user
-          5  | ann
-          5  | bob
-        late_rows 2
-        late_reassigned 1
-        late_dropped 1
-        """,
-    ),
-    Transcript(
-        "tumbling windows behind a tolerance",
-        plan_of(TEN, tolerance=7 * SECOND),
-        """
-        rows
-          ts | user
-          7  | ann
-          1  | ann
-          4  | ann
-        watermark none
-        rows
-          ts | user
-          17 | ann
-        watermark 0
-        rows
-          ts | user
-          2  | ann
-        watermark 10
-        main
-          user | window_start | window_end | n
-          ann  | 0            | 10         | 3
-        late_rows 1
-        late_dropped 1
-        rows
-          ts | user
-          27 | ann
-        watermark 10
-        rows
-        watermark 20
-        main
-          user | window_start | window_end | n
-          ann  | 10           | 20         | 1
         """,
     ),
 ]
