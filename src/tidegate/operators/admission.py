@@ -235,10 +235,9 @@ class AdmissionKernel(KeyedKernel):
         for reason, count in zip(REASONS, counts[1:], strict=True):
             context.outcome.counts[f"rejected_{reason}"] += count
         admitted = judged.verdict == 0
-        if admitted.any():
-            context.emit(self.layout.restored(came.filter(pl.Series(admitted))))
         if not admitted.all():
             context.outcome.emit(REJECTED, self._rejected(context.state, came, judged, ~admitted))
+        context.emit(self.layout.restored(came.filter(pl.Series(admitted))))
 
     def _rejected(
         self, state: BucketState, came: pl.DataFrame, judged: Judged, chosen: np.ndarray
