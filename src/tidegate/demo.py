@@ -27,7 +27,7 @@ import tidegate as tg
 from tidegate.api.events import Events, Result
 from tidegate.api.together import SideBySide
 from tidegate.spark.query import Query
-from tidegate.spark.session import stderr_into
+from tidegate.spark.session import set_log_level, stderr_into
 
 FOLDER = "demo-output"
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,7 +105,7 @@ def main(folder: str = FOLDER) -> int:
     with stderr_into(paths.log):
         spark = tg.local_spark(cores=2, app="tidegate-demo", **SHORT_RUN)
     try:
-        spark.sparkContext.setLogLevel("ERROR")
+        set_log_level(spark, "ERROR")
         metrics = run(spark, paths, console)
     finally:
         spark.stop()

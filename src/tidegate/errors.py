@@ -15,6 +15,7 @@ TidegateError
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
+│   ├── CheckpointDrained      the checkpoint was drained: it is finished
 │   └── SessionError           the Spark session lacks something that cannot be set from here
 ├── WatermarkViolation         a watermark that went back, or came from where it cannot
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
@@ -108,6 +109,10 @@ class ChannelError(StartError):
 
 class CheckpointMismatch(StartError):
     """The checkpoint was written by another plan, bucket count or state format."""
+
+
+class CheckpointDrained(StartError):
+    """The checkpoint was drained, and no query goes on from it."""
 
 
 class SessionError(StartError):

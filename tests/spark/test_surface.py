@@ -242,6 +242,69 @@ def test_channels_and_sinks_must_match(
     assert not (tmp_path / "ckpt").exists()
 
 
+ODD = {"late": "late rows", "trigger": "trigger"}
+
+
+def odd_channels(stream: Any) -> Any:
+    """Results named as a parameter of start(), late rows under a name with a blank."""
+    keyed = tg.events(stream, time="ts").key_by("user")
+    late = tg.late.side_output(ODD["late"])
+    windows = keyed.window(tg.tumbling("10 s"), late=late).agg(n=tg.count())
+    return tg.together(**{ODD["trigger"]: windows, "class": keyed.agg(n=tg.count())})
+
+
+def test_sinks_go_to_channels_of_any_name(click_stream: Callable[..., Any], tmp_path: Path) -> None:
+    program = odd_channels(click_stream([[(1, "ann", 1.0)], [(25, "ann", 1.0)], [(2, "ann", 1.0)]]))
+    assert program.channels == ("trigger", "class", "errors", "late rows")
+    sinks = {name: tg.sinks.memory() for name in program.channels}
+    errors = sinks.pop("errors")
+    query = run(program, tmp_path / "ckpt", sinks=sinks, errors=errors)
+    assert [row["n"] for row in sinks["trigger"].rows()] == [1]
+    assert [row["n"] for row in sinks["class"].rows() if row["op"].startswith("+")] == [1, 2, 3]
+    assert [(row["user"], seconds(row["ts"])) for row in sinks["late rows"].rows()] == [("ann", 2)]
+    assert query.metrics["rows_out.late rows"] == 1
+    query.stop(drain=True)
+    assert [row["n"] for row in sinks["trigger"].rows()] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"sinks": {"main": tg.sinks.discard()}, "main": tg.sinks.discard()},
+            "channel 'main' has two sinks: sinks= has one, main= another",
+        ),
+        (
+            {"sinks": tg.sinks.discard()},
+            "sinks=DiscardSink(): give a sink for each channel, such as {'main': tg.sinks.console()}",
+        ),
+        (
+            {"sinks": {"main": tg.sinks.discard(), "mian": tg.sinks.discard()}},
+            "no channel 'mian'; did you mean 'main'? available: 'main', 'errors', 'late rows'",
+        ),
+        (
+            {"sinks": {"main": tg.sinks.discard()}},
+            "channel 'late rows' has no sink; pass one, for instance "
+            "sinks={'late rows': tg.sinks.discard()}",
+        ),
+        (
+            {"sinks": {}},
+            "channel 'main' has no sink; pass one, for instance main=tg.sinks.parquet('out')",
+        ),
+    ],
+)
+def test_a_channel_has_one_sink(
+    click_stream: Callable[..., Any], tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    keyed = tg.events(click_stream([[(1, "ann", 1.0)]]), time="ts").key_by("user")
+    late = tg.late.side_output("late rows")
+    result = keyed.window(tg.tumbling("10 s"), late=late).agg(n=tg.count())
+    with pytest.raises(tg.errors.ChannelError) as error:
+        result.start(checkpoint=tmp_path / "ckpt", **given)
+    assert str(error.value) == message
+    assert not (tmp_path / "ckpt").exists()
+
+
 def test_a_batch_frame_cannot_be_started(spark: Any, tmp_path: Path) -> None:
     df = spark.sql("select timestamp'2024-05-01' ts")
     result = tg.events(df, time="ts").window(tg.tumbling("1 s")).agg(n=tg.count())

@@ -14,6 +14,7 @@ from tidegate.dataflow import compile
 from tidegate.optimize import optimize
 from tidegate.plan.nodes import Plan
 from tidegate.spark import query as queries
+from tidegate.spark.start_options import StartOptions
 from tidegate.testing import BatchResult, KernelHost, Transcript, check, run
 from tidegate.testing.table import micros_of, to_arrow
 
@@ -94,14 +95,9 @@ def on_spark(transcript: Transcript, spark: Any, folder: Path, fusion: str = "fu
         write_files(folder / str(number), (rows for rows in given if rows.num_rows))
         streams.append(file_stream(spark, folder / str(number), source.row_schema))
     sinks = {name: tg.sinks.memory() for name in compile(transcript.plan).channels}
-    query = queries.start(
-        transcript.plan,
-        streams,
-        str(folder / "checkpoint"),
-        sinks,
-        trigger={"availableNow": True},
-        fusion=FUSIONS[fusion],
-    )
+    trigger = {"availableNow": True}
+    options = StartOptions(str(folder / "checkpoint"), sinks, trigger, fusion=FUSIONS[fusion])
+    query = queries.start(transcript.plan, streams, options)
     query.await_termination()
     progress = {entry.batchId: entry for entry in query.spark.recentProgress}
     results = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plans import hopping, join_plan, plan_of, reorder_plan, session
+from tests.support.plans import hopping, join_plan, plan_of, reorder_plan, session
 from tidegate.dataflow import compile
 from tidegate.operators.kernel import KeyedKernel
 from tidegate.operators.kernels import kernels_of

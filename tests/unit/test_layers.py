@@ -35,6 +35,11 @@ TESTING_MAY_IMPORT = {"errors", "plan", "dataflow", "operators", "optimize", "sq
 
 OWNERS = {"pyspark": {"spark", "demo"}, "pydantic": {"pipeline"}}
 
+# The JVM behind a classic session is known where such sessions are made, and nowhere else.
+KNOWS_THE_JVM = "spark/session.py"
+CLASSIC = {"SparkContext", "py4j"}
+OF_THE_JVM = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc", "_jsq", "_gateway", "sparkContext"}
+
 
 def imported_names(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Line and dotted name of each import, relative ones resolved against `package`."""
@@ -75,6 +80,30 @@ def complaint(importer: str, name: str, parts: set[str]) -> str | None:
     return None if allowed else f"{importer} may not import {imported}"
 
 
+def uses_of_the_jvm(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of what only a classic session has, however it is asked for."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(attr=name)
+                | ast.Name(id=name)
+                | ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_])
+            ) if name in OF_THE_JVM | CLASSIC:
+                yield node.lineno, name
+    for line, name in imported_names(tree, ()):
+        yield from ((line, part) for part in name.split(".") if part in CLASSIC)
+
+
+def classic_sessions(root: Path) -> list[str]:
+    """One line for each use of the JVM below `root`, but where it is allowed."""
+    files = (file for file in sorted(root.rglob("*.py")) if file != root / KNOWS_THE_JVM)
+    return [
+        f"{file.relative_to(root).as_posix()}:{line}: {name} belongs to {KNOWS_THE_JVM}"
+        for file in files
+        for line, name in uses_of_the_jvm(ast.parse(file.read_text("utf-8")))
+    ]
+
+
 def violations(root: Path) -> list[str]:
     """One line for each forbidden import below `root`, the folder of the package tidegate."""
     files = sorted(root.rglob("*.py"))
@@ -94,6 +123,34 @@ def violations(root: Path) -> list[str]:
 
 def test_imports_go_down_only():
     assert violations(Path(tidegate.__file__).parent) == []
+
+
+def test_only_one_module_knows_the_jvm():
+    assert classic_sessions(Path(tidegate.__file__).parent) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("spark/query.py", "spark._jvm.java.lang.Thread.sleep(1)", ["_jvm"]),
+        ("spark/query.py", "x = getattr(spark, '_jvm', None)", ["_jvm"]),
+        ("spark/query.py", "frame._jdf.queryExecution()", ["_jdf"]),
+        ("spark/query.py", "spark.sparkContext.setJobGroup('a', 'b')", ["sparkContext"]),
+        ("spark/query.py", "from pyspark import SparkContext", ["SparkContext"]),
+        ("demo.py", "def f():\n from py4j.protocol import Py4JError", ["py4j"]),
+        ("demo.py", "import py4j.java_gateway as g", ["py4j"]),
+        ("spark/query.py", "text = 'py4j.protocol.Py4JJavaError'  # _jvm", []),
+        ("spark/session.py", "import py4j\nspark._jvm", []),
+    ],
+)
+def test_a_use_of_the_jvm_is_caught(tmp_path, path, text, expected):
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, "utf-8")
+    line = text.count("\n") + 1
+    assert classic_sessions(tmp_path) == [
+        f"{path}:{line}: {name} belongs to {KNOWS_THE_JVM}" for name in expected
+    ]
 
 
 @pytest.fixture

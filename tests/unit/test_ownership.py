@@ -24,7 +24,7 @@ from tidegate.operators.kernels import kernels_of
 from tidegate.spark.checkpoint import claim, stored_identity
 from tidegate.spark.hosting import HostedKernel, Work
 from tidegate.spark.ownership import FOLDER, Owner, Ownership, owner_of
-from tidegate.spark.query import _described
+from tidegate.spark.start_options import described
 
 
 @pytest.fixture
@@ -139,10 +139,10 @@ def test_a_query_that_ended_is_not_alive_though_its_process_is(checkpoint: str) 
 
 def test_a_claim_names_sinks_without_what_could_be_a_secret() -> None:
     table = sinks.postgres("postgresql://me:secret@host/db?password=secret", "sales.spend")
-    assert _described(table) == "PostgreSQL table sales.spend"
-    assert _described(sinks.parquet("/out")) == "parquet files in file:///out"
-    assert _described(sinks.memory()) == "MemorySink"
-    assert _described(hosted) == "function"
+    assert described(table) == "PostgreSQL table sales.spend"
+    assert described(sinks.parquet("/out")) == "parquet files in file:///out"
+    assert described(sinks.memory()) == "MemorySink"
+    assert described(hosted) == "function"
 
 
 # -- tasks ----------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_claim_names_sinks_without_what_could_be_a_secret() -> None:
 def hosted(ownership: Ownership | None) -> HostedKernel:
     [kernel] = kernels_of(compile(plan_of(hopping(10))))
     nothing: Any = SimpleNamespace()
-    return HostedKernel(Work(kernel, "operator 1", ownership), "operator", "plan", nothing, nothing)
+    return HostedKernel(Work(kernel, 0, "operator 1", ownership), "operator", "plan", nothing, nothing)
 
 
 def test_a_task_ends_with_an_error_before_spark_commits_its_state(checkpoint: str) -> None:

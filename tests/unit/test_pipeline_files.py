@@ -9,6 +9,7 @@ import pytest
 import tidegate
 from tests.support.plan_facts import facts
 from tests.support.plans import SECOND, hopping, logical_plan, reorder_plan, session, sliding
+from tidegate.dataflow import compile
 from tidegate.errors import PipelineError, PlanError, StartError
 from tidegate.operators import aggregates as a
 from tidegate.pipeline.build import program_of
@@ -61,6 +62,16 @@ def plan(operators: str, rest: str = REST, streams: str = STREAMS):
 
 
 # -- what files mean -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["late rows", "checkpoint", "zu spät"])
+def test_a_channel_may_have_any_name(name):
+    late = OPERATORS.replace("aggregates", f"late: {{side_output: {name}}}\n      aggregates")
+    sinks = REST.replace("checkpoint:", f"  {name}: {{connector: discard}}\ncheckpoint:", 1)
+    [insert] = program(STREAMS + late + sinks).inserts
+    assert list(compile(insert.plan).channels) == ["main", "errors", name]
+    assert list(insert.sinks) == ["main", name]
+
 
 LATE = REST.replace("checkpoint:", "  late: {connector: discard}\ncheckpoint:", 1)
 

@@ -2,6 +2,7 @@
 
 import posixpath
 import shutil
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,9 @@ import pytest
 from tidegate.api import sinks
 from tidegate.cli import repair as command
 from tidegate.connectors import Target
-from tidegate.errors import SinkError, StateError
+from tidegate.errors import CheckpointDrained, SinkError, StateError
 from tidegate.spark import repair
-from tidegate.spark.checkpoint import held_batches, last_batch, last_begun, stored_format
-from tidegate.spark.drain import Drained, Extra
+from tidegate.spark.checkpoint import Drained, held_batches, last_batch, last_begun, stored_format
 from tidegate.spark.ownership import Owner
 from tidegate.spark.repair import (
     Repair,
@@ -248,17 +248,6 @@ def test_folders_leave_out_replays_and_refuse_other_old_batches(tmp_path: Path) 
     assert taken_by(None) == {}
 
 
-def test_changes_that_were_drained_are_taken_back_behind_the_batches_that_are_replayed(
-    checkpoint: Path,
-) -> None:
-    uri = checkpoint.as_uri()
-    drained = Drained(uri, [Extra(6, "6-0", applied=True)])
-    carry_out(uri, GO_BACK)
-    drained.undo()
-    assert [extra.after for extra in drained.extras] == [6, 6]
-    assert [drained.number_of(batch) for batch in (3, 6, 7)] == [3, 6, 9]
-
-
 # -- the command ----------------------------------------------------------------------------------
 
 
@@ -269,3 +258,14 @@ def test_a_checkpoint_whose_owner_runs_is_left_alone() -> None:
     command._refuse_while_alive(None)
     elsewhere: Any = SimpleNamespace(is_alive=None)
     command._refuse_while_alive(elsewhere)
+
+
+def test_a_finished_checkpoint_is_not_repaired(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No start would replay anything."""
+    monkeypatch.setattr(command, "end_on_sigterm", lambda: None)
+    (checkpoint / "tidegate.json").touch()
+    Drained.begin(checkpoint.as_uri()).end(checkpoint.as_uri())
+    with pytest.raises(CheckpointDrained, match="it is finished, and no query goes on from it"):
+        command.run(Namespace(checkpoint=checkpoint, to=None, dry_run=False))

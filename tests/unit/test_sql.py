@@ -208,6 +208,17 @@ def test_late_rows(clauses, options):
     assert list(insert.sinks) == (["too_late"] if "DATA" in clauses else [])
 
 
+@pytest.mark.parametrize("name", ["late rows", "checkpoint", "zu spät", "2.partials"])
+def test_late_rows_go_to_a_sink_of_any_name(name):
+    insert = query(
+        f"CREATE SINK `{name}` WITH (connector = 'discard');"
+        "INSERT INTO results SELECT user, window_end, count(*) AS n FROM clicks "
+        f"GROUP BY user, TUMBLE(ts, INTERVAL '1' MINUTE) LATE DATA TO `{name}`"
+    )
+    assert list(compile(insert.plan).channels) == ["main", "errors", name]
+    assert insert.sinks[name].connector == "discard"
+
+
 def test_an_insert_has_a_sink_for_each_channel():
     insert = query(
         "INSERT INTO results SELECT user, count(*) AS n FROM clicks "

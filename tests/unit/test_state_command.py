@@ -11,7 +11,7 @@ from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.observe.metrics import Metrics
 from tidegate.operators.messages import Message
-from tidegate.spark.checkpoint import claim
+from tidegate.spark.checkpoint import Drained, claim
 from tidegate.spark.summary import StateNote, StateSummary
 
 PLAN = plan_of(hopping(60_000_000))
@@ -75,6 +75,16 @@ def test_the_note_is_shown(checkpoint, capsys):
     rows = operator["identity"]["inputs"]["rows"]
     assert rows["window"] == {"kind": "hopping", "size": 60_000_000, "slide": 60_000_000, "offset": 0}
     assert [one["name"] for one in operator["identity"]["aggregates"]] == ["n"]
+
+
+def test_a_drained_checkpoint_says_so(checkpoint, capsys):
+    note(checkpoint, 7, HELD)
+    drained = Drained.begin(checkpoint.as_uri())
+    told = "a drain was interrupted: the next start completes it"
+    assert shown(checkpoint, capsys).splitlines()[-3:] == ["after batch 7", "", told]
+    drained.end(checkpoint.as_uri())
+    told = f"drained at {drained.began}, with batch 8: the checkpoint is finished"
+    assert shown(checkpoint, capsys).splitlines()[-3:] == ["after batch 7", "", told]
 
 
 def test_a_query_that_keeps_nothing_says_so(checkpoint, capsys):

@@ -805,8 +805,7 @@ def test_what_side_by_side_cannot_be_is_refused():
         ({"n": events()}, "together(n=…) takes results such as events.agg(…), got <Events by ts: ts, "),
         (
             {"main": one},
-            "together() cannot name results 'main': take an identifier that is none of "
-            "main, errors, checkpoint, trigger, name, buckets, fusion, pace",
+            "together() cannot name results 'main': queries have a channel of that name already",
         ),
         ({"a": one, "b": one}, "together(a=…): the same results are named twice"),
     ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import stack
 from itertools import takewhile
 from os import PathLike, fspath
@@ -90,9 +90,8 @@ def events(
         tolerance=tolerance,
         max_future=max_future,
         idle_after=idle_after,
-        packs=as_read(df) is not None,
     )
-    return Events((df,), source)
+    return Events((df,), replace(source, packs=as_read(df) is not None))
 
 
 def processing_time(tick: Duration = "1 second") -> ProcessingTime:
@@ -482,7 +481,7 @@ class Startable:
         )
         return f"== Logical plan ==\n{render_logical(plan)}\n== Physical plan ==\n{physical}"
 
-    def start(
+    def start(  # noqa: PLR0913
         self,
         *,
         checkpoint: str | PathLike[str],
@@ -491,27 +490,23 @@ class Startable:
         buckets: int | None = None,
         pace: Pace | None = None,
         fusion: Fusion | None = None,
-        **sinks: Sink,
+        sinks: Mapping[str, Sink] | None = None,
+        **channels: Sink,
     ) -> Query:
         """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
 
+        `sinks` takes them by the names of their channels, whatever those are:
+        `sinks={"main": …, "late rows": …}`. A channel has one sink, given in one of the two ways.
         `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`. With a
         `pace` the query's metrics say how many rows batches should have; folders that were read with
         one (`tg.read_folder`) need none here. `fusion` says which steps share a crossing to Python.
         """
         from tidegate.spark import query
+        from tidegate.spark.start_options import StartOptions, sinks_by_channel
 
-        return query.start(
-            self.node,
-            self.frames,
-            fspath(checkpoint),
-            sinks,
-            trigger=trigger,
-            name=name,
-            buckets=buckets,
-            pace=pace,
-            fusion=fusion,
-        )
+        given = sinks_by_channel(sinks, channels)
+        options = StartOptions(fspath(checkpoint), given, trigger, name, buckets, pace, fusion)
+        return query.start(self.node, self.frames, options)
 
 
 class Runnable(Startable):

@@ -31,7 +31,7 @@ def pace(
     return Pace(micros(target, "pace(target)"), least, most, start)
 
 
-def read_folder(
+def read_folder(  # noqa: PLR0913
     spark: SparkSession,
     path: str | PathLike[str],
     *,
@@ -69,7 +69,6 @@ def read_folder(
 
     if invalid_fields not in ("null", "errors"):
         raise PlanError(f"read_folder(invalid_fields={invalid_fields!r}): it is 'null' or 'errors'")
-    limits, strict = folder.Limits(max_rows, max_files), invalid_fields == "errors"
-    return folder.read_folder(
-        spark, fspath(path), schema, format, pace, options, limits, order, strict=strict
-    )
+    files = folder.Files(format, options, order, strict=invalid_fields == "errors")
+    limits = folder.Limits(max_rows, max_files, pace)
+    return folder.read_folder(spark, fspath(path), schema, files, limits)

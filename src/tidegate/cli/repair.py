@@ -21,9 +21,11 @@ def run(arguments: Namespace) -> int:
         folder = arguments.checkpoint
         raise StateError(f"{folder} is no checkpoint of tidegate: there is no tidegate.json in it")
     from tidegate.connectors import location
+    from tidegate.spark.checkpoint import refuse_drained
     from tidegate.spark.ownership import Ownership, owner_of
 
     checkpoint = location(str(arguments.checkpoint))
+    refuse_drained(checkpoint)  # no start would replay anything
     owner = owner_of(checkpoint)
     _refuse_while_alive(owner)
     with session(arguments) as spark:

@@ -26,13 +26,13 @@ class Session:
 
     def _started(self) -> Any:
         """A local session; its logs are not shown, unless asked for."""
-        from tidegate.spark.session import local_spark, stderr_into
+        from tidegate.spark.session import local_spark, set_log_level, stderr_into
 
         given = self._arguments
         settings, cores = dict(getattr(given, "conf", ())), getattr(given, "cores", None)
         with nullcontext() if given.debug else stderr_into(Path(os.devnull)):
             spark = local_spark(cores or os.cpu_count() or 1, **settings)
-        spark.sparkContext.setLogLevel("INFO" if given.debug else "OFF")
+        set_log_level(spark, "INFO" if given.debug else "OFF")
         return spark
 
     def stop(self) -> None:

@@ -29,7 +29,8 @@ def run(arguments: Namespace) -> int:
         print(json.dumps([_values(state) for state in states], indent=2))
     else:
         texts = [_text(number, state) for number, state in enumerate(states, 1)]
-        print("\n\n".join([*texts, *_as_of(states)]) or "the query keeps nothing")
+        told = [*texts, *_as_of(states), *_drained(str(checkpoint))]
+        print("\n\n".join(told) or "the query keeps nothing")
     return OK
 
 
@@ -64,6 +65,19 @@ def _read(arguments: Namespace) -> list[OperatorState]:
 
 def _as_of(states: list[OperatorState]) -> list[str]:
     return [f"after batch {states[0].batch}"] if states else []
+
+
+def _drained(checkpoint: str) -> list[str]:
+    """What is stored of a drained query has been emitted."""
+    from tidegate.connectors import location
+    from tidegate.spark.checkpoint import Drained
+
+    drained = Drained.of(location(checkpoint))
+    if drained is None:
+        return []
+    if not drained.done:
+        return ["a drain was interrupted: the next start completes it"]
+    return [f"drained at {drained.began}, with batch {drained.batch}: the checkpoint is finished"]
 
 
 def _values(state: OperatorState) -> dict[str, Any]:

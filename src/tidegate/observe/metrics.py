@@ -47,14 +47,13 @@ class Metrics:
     #: By operator, bucket and name.
     _gauges: dict[tuple[int, int, str], int] = field(default_factory=dict)
     _state: KeptByAll = field(default_factory=dict)
-    _reached: int | None = None
-    _passed: int | None = None
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self, dataflow: Dataflow) -> None:
         self.sources = SourceProgress.of(dataflow)
         self.counters = dataflow.counters
-        self.outlets = frozenset(dataflow.outputs)
+        # Without an operator rows pass as they are.
+        self.outlets = frozenset(dataflow.outputs or {MAIN})
 
     def record(self, batch_id: int, messages: Iterable[Message], now: int) -> BatchCounts:
         """Take in what a batch's messages say; what they count comes back."""
@@ -64,7 +63,6 @@ class Metrics:
             self.load.clear()
             for message in messages:
                 self._take(message, counts, highest)
-            self._passed, self._reached = self._reached, self.sources.aligner.watermark
             for (kind, source), time in highest.items():
                 self.sources.observe(source, time, now if kind == Kind.HIGH_WATER_MARK else None)
             self._batches[batch_id] = counts
@@ -140,11 +138,6 @@ class Metrics:
         """The watermark that the newest batch has brought about; None while there is none."""
         with self._lock:
             return self.sources.aligner.watermark
-
-    @property
-    def passed(self) -> int | None:
-        """The watermark of the batch before the newest: what it made due is out."""
-        return self._passed
 
     def watermarks(self) -> Mapping[str, int | None]:
         """Where event time stands for each operator."""

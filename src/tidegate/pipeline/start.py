@@ -11,43 +11,36 @@ from tidegate.errors import PlanError
 from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
-from tidegate.spark import query
 from tidegate.spark.invalid_rows import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.lower import to_df
 from tidegate.spark.pacing import Pace, mark_of, marked
-from tidegate.spark.passing import PassingQuery, start_passing
+from tidegate.spark.query import Query, start_passing
+from tidegate.spark.query import start as start_plan
 from tidegate.spark.readers import pace_of, read
 from tidegate.spark.schema import spark_schema
+from tidegate.spark.start_options import StartOptions
 from tidegate.sql.program import Input, Insert, Projection
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame
 
-Running = query.Query | PassingQuery
 
-
-def start(spark: Any, job: Job, *, once: bool = False) -> Running:
+def start(spark: Any, job: Job, *, once: bool = False) -> Query:
     """Start a job's query; `once` takes what is there, and ends."""
     trigger = {"availableNow": True} if once else job.trigger
     insert = job.insert
     frames = [_rows(spark, one, checkpoint=job.checkpoint) for one in insert.inputs]
     pace = _watched(insert.inputs)
     sinks = {channel: sink_of(table) for channel, table in insert.sinks.items()}
-    if insert.plan is None:
-        return start_passing(frames[0], job.checkpoint, sinks, trigger=trigger, name=job.name, pace=pace)
-    if insert.steps:
+    if insert.plan is not None and insert.steps:
         results = spark.createDataFrame([], spark_schema(insert.plan.schema))
         sinks[MAIN] = Selected(sinks[MAIN], insert.steps, insert.kept, results)
-    return query.start(
-        insert.plan,
-        frames,
-        job.checkpoint,
-        sinks,
-        trigger=trigger,
-        name=job.name,
-        pace=pace,
-        selects=partial(select, steps=insert.steps) if _filters(insert) else None,
-    )
+    options = StartOptions(job.checkpoint, sinks, trigger, job.name, pace=pace)
+    if insert.plan is None:
+        return start_passing(frames[0], options)
+    if _filters(insert):
+        options = replace(options, selects=partial(select, steps=insert.steps))
+    return start_plan(insert.plan, frames, options)
 
 
 def _filters(insert: Insert) -> bool:

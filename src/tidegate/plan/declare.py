@@ -25,8 +25,6 @@ def declare_source(
     tolerance: Duration = "0 s",
     max_future: Duration | None = None,
     idle_after: Duration | None = None,
-    *,
-    packs: bool = False,
 ) -> Source:
     """The source of rows of this schema; where they have no timestamp of their own they get one more."""
     declared = _declared(time, time_type)
@@ -43,7 +41,6 @@ def declare_source(
         declared=None if own else declared,
         max_future=_optional(max_future, "max_future") or MAX_FUTURE,
         idle_after=_optional(idle_after, "idle_after"),
-        packs=packs,
     )
 
 

@@ -12,7 +12,7 @@ from tidegate.plan.channels import LATE_COLUMNS, check_channel
 from tidegate.plan.columns import field_of, is_key_type, refuse_collisions
 from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.identity import Values, typed
-from tidegate.plan.policies import Drop, LatePolicy
+from tidegate.plan.policies import Drop, LatePolicy, SideOutput
 from tidegate.plan.time import Micros
 
 #: A channel that rows leave by beside the results, and their columns there.
@@ -106,7 +106,7 @@ def check_late(late: LatePolicy, feed: Feed) -> None:
         raise PlanError(
             f"late={late}: results of another operator are never late; give the policy to the first"
         )
-    if late.channel is None:
+    if not isinstance(late, SideOutput):
         return
     if feed.processing_time:
         raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")

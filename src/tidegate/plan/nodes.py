@@ -153,11 +153,6 @@ class Join(Operator):
         return tuple(key for key, match in zip(self.keyed.keys, flags, strict=True) if not match)
 
     @property
-    def stays(self) -> Micros | None:
-        behind = [each.time for each in self._reaches if each is not None]
-        return max(behind) if len(behind) == len(SIDES) else None
-
-    @property
     def _reaches(self) -> list[Reach | None]:
         pairs = zip(self.sides, reversed(self.sides), strict=True)
         return [reach(own.window, own.lateness, o.window, o.lateness) for own, o in pairs]

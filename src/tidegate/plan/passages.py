@@ -73,10 +73,6 @@ class _Passage(Operator):
     def order(self) -> tuple[str, ...]:
         return (self.feed.time,)
 
-    @property
-    def stays(self) -> Micros | None:
-        return max(self.times.values())
-
     def labels(self) -> list[str]:
         return [self.input.label(), self.label()]
 

@@ -132,7 +132,7 @@ class Sla:
     __repr__ = __str__
 
 
-def declare_sla(
+def declare_sla(  # noqa: PLR0913
     sla_class: str | None = None,
     *,
     max_rate: Number | None = None,

@@ -360,11 +360,6 @@ class Emit(Operator):
             return ()
         return (self.feed.time if self.by_row else "window_end",)
 
-    @property
-    def stays(self) -> Micros | None:
-        """How far the watermark passes a result's time before it is never heard of again, if known."""
-        return max(self.times.values(), default=None)
-
     def label(self) -> str:
         return f"Emit[{self.emission}]"
 

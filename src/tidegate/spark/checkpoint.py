@@ -1,11 +1,12 @@
-"""Notes beside a checkpoint: the id of the query, which plan its state belongs to, its progress."""
+"""Notes beside a checkpoint: the query's id, which plan its state belongs to, its progress and end."""
 
 from __future__ import annotations
 
 import posixpath
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -14,7 +15,7 @@ from pyarrow import fs
 from tidegate.connectors import for_spark
 from tidegate.connectors.notes import create_note, exists, numbers_in, read_note, write_note
 from tidegate.dataflow.identity import Identity, differences
-from tidegate.errors import CheckpointMismatch, StateError
+from tidegate.errors import CheckpointDrained, CheckpointMismatch, StateError
 
 if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
 NOTE = "tidegate.json"
 #: The offsets of batches that are to be replayed.
 HELD = "tidegate.replay"
+#: What is there once a checkpoint is being drained.
+DRAINED = "tidegate.drained.json"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,58 @@ class ProgressNote:
 
     def write(self, progress: Mapping[str, Any]) -> None:
         write_note(self.path, progress)
+
+
+@dataclass(frozen=True)
+class Drained:
+    """The metadata file: the drain's number among batches, when it began, whether it is done."""
+
+    batch: int
+    began: str
+    done: bool = False
+
+    @classmethod
+    def of(cls, checkpoint: str) -> Drained | None:
+        """The drain of a checkpoint, if one has begun."""
+        return read_note(posixpath.join(checkpoint, DRAINED), lambda note: cls(**note))
+
+    @classmethod
+    def begin(cls, checkpoint: str) -> Drained:
+        """From here on no micro-batch follows; a drain that has begun before goes on as it is."""
+        begun = cls.of(checkpoint)
+        if begun is None:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            begun = cls(last_batch(checkpoint) + 1, now)
+            write_note(posixpath.join(checkpoint, DRAINED), asdict(begun))
+        return begun
+
+    @property
+    def now(self) -> int:
+        """Its own time, in microseconds: the same whenever it is repeated."""
+        since = datetime.fromisoformat(self.began) - datetime.fromtimestamp(0, UTC)
+        return since // timedelta(microseconds=1)
+
+    def end(self, checkpoint: str) -> None:
+        """Everything is written."""
+        write_note(posixpath.join(checkpoint, DRAINED), asdict(replace(self, done=True)))
+
+    def refusal(self, checkpoint: str, what_now: str = "") -> CheckpointDrained:
+        """Why no query goes on from the checkpoint, and how to go on."""
+        read = f"its offsets are in {checkpoint}/offsets/{self.batch - 1}" if self.batch else "nothing"
+        return CheckpointDrained(
+            f"the checkpoint {checkpoint} was drained at {self.began}, with batch {self.batch}: it is "
+            f"finished, and no query goes on from it.{what_now} Take a new checkpoint location. A query "
+            "with a new checkpoint reads its sources from where their own options let it begin: give it "
+            f"only what the drained query has not read ({read}). Folders and tables of results belong "
+            "to the drained query, so the new one needs others; tables of plain rows can go on"
+        )
+
+
+def refuse_drained(checkpoint: str) -> None:
+    """Refuse a start on a finished checkpoint. A drain that was interrupted is completed first."""
+    drained = Drained.of(checkpoint)
+    if drained is not None and drained.done:
+        raise drained.refusal(checkpoint)
 
 
 def is_readable(checkpoint: str) -> bool:

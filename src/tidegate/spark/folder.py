@@ -75,44 +75,69 @@ Schema: TypeAlias = pa.Schema | StructType | str
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much a batch has at most."""
-
-    max_rows: int | None = None
-    max_files: int | None = None
-
-
-NO_LIMITS = Limits()
-
-
-def read_folder(
-    spark: SparkSession,
-    path: str,
-    schema: Schema,
-    format: str,
-    pace: Pace | None,
-    options: Mapping[str, str],
-    limits: Limits = NO_LIMITS,
-    order: Order = "name",
-    *,
-    strict: bool = False,
-) -> DataFrame:
-    """The rows of the files in a folder, present and future.
+class Files:
+    """What the files of a folder are, in which order they are taken, and how they are read.
 
     With `strict` a field of text that is not of the declared type makes the whole row invalid.
     """
-    _check(format, options, order)
-    _check_limits(pace, limits)
-    header, tasks = _header(format, options), _tasks(spark)
-    settings = Settings(_existing(path), format, header, tasks, limits.max_rows, limits.max_files, order)
+
+    format: str
+    options: Mapping[str, str]
+    order: Order = "name"
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise PlanError(
+                f"read_folder(): no format {self.format!r}; {did_you_mean(self.format, FORMATS)}"
+            )
+        if self.order not in get_args(Order):
+            known = did_you_mean(str(self.order), get_args(Order))
+            raise PlanError(f"read_folder(order={self.order!r}): {known}")
+        for option, value in self.options.items():
+            if _is_sparks(self.format, option, value):
+                raise PlanError(f"read_folder(): {option!r} is an option of Spark's own reader only")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a batch has: so much at most, or what a pace asks for."""
+
+    max_rows: int | None = None
+    max_files: int | None = None
+    pace: Pace | None = None
+
+    def __post_init__(self) -> None:
+        limits = (("max_rows", "row", self.max_rows), ("max_files", "file", self.max_files))
+        for name, least, given in limits:
+            if given is not None and self.pace is not None:
+                raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
+            if given is not None and given < 1:
+                raise PlanError(f"read_folder({name}={given}): a batch has one {least} at least")
+
+
+def read_folder(
+    spark: SparkSession, path: str, schema: Schema, files: Files, limits: Limits
+) -> DataFrame:
+    """The rows of the files in a folder, present and future."""
+    settings = Settings(
+        _existing(path),
+        files.format,
+        _header(files.format, files.options),
+        _tasks(spark),
+        limits.max_rows,
+        limits.max_files,
+        files.order,
+    )
     columns = spark_schema(schema) if isinstance(schema, pa.Schema) else struct_of(schema)
     steering = None
-    if pace is not None:
+    if limits.pace is not None:
         control = Control(_made_for_this_process())
         settings = replace(settings, control=control.folder)
-        steering = mark(control, pace)
-    rows = marked(_rows(spark, settings, Decoder(columns, format, options, strict)), steering)
-    if format == "parquet":
+        steering = mark(control, limits.pace)
+    decoder = Decoder(columns, files.format, files.options, files.strict)
+    rows = marked(_rows(spark, settings, decoder), steering)
+    if files.format == "parquet":
         _AS_READ[rows] = AsRead(spark, settings)
     return without_origin(rows) if has_origin(rows) else rows
 
@@ -201,29 +226,6 @@ def _local(path: str) -> Path | None:
 
 def _is_sparks(format: str, option: str, value: str) -> bool:
     return format == "parquet" or option in _OF_SPARKS_READER or value.upper() == "DROPMALFORMED"
-
-
-def _check(format: str, options: Mapping[str, str], order: str) -> None:
-    if format not in FORMATS:
-        raise PlanError(f"read_folder(): no format {format!r}; {did_you_mean(format, FORMATS)}")
-    if order not in get_args(Order):
-        raise PlanError(f"read_folder(order={order!r}): {did_you_mean(str(order), get_args(Order))}")
-    for option, value in options.items():
-        if _is_sparks(format, option, value):
-            raise PlanError(f"read_folder(): {option!r} is an option of Spark's own reader only")
-
-
-def _check_limits(pace: Pace | None, limits: Limits) -> None:
-    for name, least, given in (
-        ("max_rows", "row", limits.max_rows),
-        ("max_files", "file", limits.max_files),
-    ):
-        if given is None:
-            continue
-        if pace is not None:
-            raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
-        if given < 1:
-            raise PlanError(f"read_folder({name}={given}): a batch has one {least} at least")
 
 
 def _existing(path: str) -> str:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 _INTERRUPTED = frozenset(
     {
         "java.lang.InterruptedException",
@@ -26,7 +24,11 @@ _CANCELLED = "org.apache.spark.SparkException"
 
 
 class BatchInterrupted(Exception):
-    """The query was stopped while it wrote a batch; the next start writes that batch again."""
+    """The query was stopped while it wrote a batch. The reason is Java's: `<class>: <message>`."""
+
+    def __init__(self, reason: str) -> None:
+        told = "py4j.protocol.Py4JJavaError: An error occurred while calling the sinks"
+        super().__init__(f"{told}: {reason}")
 
 
 @contextmanager
@@ -39,9 +41,7 @@ def told_in_short() -> Iterator[None]:
         if reason is None:
             raise
         # Not as its consequence: that would put the long text in front of the short one.
-        raise BatchInterrupted(
-            f"py4j.protocol.Py4JJavaError: An error occurred while calling the sinks: {reason}"
-        ) from None
+        raise BatchInterrupted(reason) from None
 
 
 def _reason(error: BaseException) -> str | None:
@@ -57,7 +57,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _java_chain(error: BaseException) -> Iterator[Any]:
-    java = error.java_exception if isinstance(error, Py4JJavaError) else None
+    java = getattr(error, "java_exception", None)  # of a classic session's errors
     while java is not None:
         yield java
         java = java.getCause()

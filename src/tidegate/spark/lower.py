@@ -18,7 +18,7 @@ from tidegate.operators import blobs
 from tidegate.operators.kernel import Clock, Kernel, Unpack
 from tidegate.operators.kernels import kernels_of, unpack_of
 from tidegate.operators.late import THE_END
-from tidegate.operators.messages import Kind, Message, in_order, message_batch, messages_in
+from tidegate.operators.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
 from tidegate.operators.state import BucketState, MemoryPages, state_of
 from tidegate.operators.ways import Way, Ways
 from tidegate.optimize import optimize
@@ -52,6 +52,10 @@ class Lowered:
     identity: Identity
     dataflow: Dataflow
 
+    def facts(self, packed: DataFrame) -> DataFrame:
+        """What the messages say, without their content."""
+        return packed.select(*FACTS)
+
     def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
         """The rows of one channel."""
         chosen = (self.packed if packed is None else packed).filter(is_output(name))
@@ -69,30 +73,41 @@ class Lowered:
         return [self.identity.title(vertex.id) for vertex in self.dataflow.vertices]
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What tasks of a running query look at beside its checkpoint."""
+
+    #: The file that says how far each source has come, where one may be idle.
+    progress: str | None = None
+    #: How many rows must go, where load is shed.
+    decisions: Decisions | None = None
+    #: What is checked before state is committed.
+    ownership: Ownership | None = None
+
+
+_NOTHING = Surroundings()
+
+
 def lower(
     dataflow: Dataflow,
     frames: Sequence[DataFrame],
     buckets: int | None = None,
+    beside: Surroundings = _NOTHING,
     *,
-    progress: str | None = None,
-    decisions: Decisions | None = None,
-    ownership: Ownership | None = None,
     all_leave: bool = True,
 ) -> Lowered:
-    """The whole flow of a query: kernels → DataFrame.
+    """The whole flow of a query: kernels → DataFrame. `frames` are the sources' rows.
 
-    `frames` are the sources' rows. `progress` is the file that says how far each source has come,
-    `decisions` are on how many rows must go under load, `ownership` is what tasks check before they
-    commit state. Results that do not `all_leave` are counted by whoever writes those that do.
+    Results that do not `all_leave` are counted by whoever writes those that do.
     """
     kernels = kernels_of(dataflow)
     if buckets is not None and buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(dataflow, len(labels), blobs.VERSION)
-    lowered = Lowered(frames[0], kernels, Crossings(labels, decisions), identity, dataflow)
-    merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
-    reading = Reading(dataflow.sources, frames, lowered.crossings, progress)
+    lowered = Lowered(frames[0], kernels, Crossings(labels, beside.decisions), identity, dataflow)
+    merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else merge_batch
+    reading = Reading(dataflow.sources, frames, lowered.crossings, beside.progress)
     packed = through(lowered, reading.messages, merge)
     observed = _counter_columns(dataflow, results=all_leave)
     return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
@@ -147,10 +162,10 @@ def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, 
     return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
 
 
-def merge_batch(messages: DataFrame, work: Work, plan: str) -> DataFrame:
+def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> DataFrame:
     """The same kernel over all rows at once, and over stored pages where there are any.
 
-    Nothing is late, and at the end everything closes.
+    Nothing is late, and at the end everything closes. `now` is the batch's own time.
     """
 
     def merge(group: pa.Table) -> pa.Table:
@@ -163,7 +178,7 @@ def merge_batch(messages: DataFrame, work: Work, plan: str) -> DataFrame:
             state = BucketState(stored, plan)
             for inputs, watermark in ((in_order(own), None), ([], THE_END)):
                 if own or pages:  # a bucket may have nothing but counts that pass by
-                    outcome = work.kernel.step(state, inputs, Clock(watermark, 0))
+                    outcome = work.kernel.step(state, inputs, Clock(watermark, now))
                     out += outcome.messages(bucket, work.vertex)
         return pa.Table.from_batches([message_batch(out)])
 
@@ -172,11 +187,19 @@ def merge_batch(messages: DataFrame, work: Work, plan: str) -> DataFrame:
 
 def page_messages(pages: DataFrame) -> DataFrame:
     """Stored pages, as `bucket`, `name` and `page`, for the operator whose state they are."""
-    known = {"kind": F.lit(Kind.PAGE), "blob": F.col("page")}
-    known |= {name: F.col(name) for name in ("bucket", "name")}
-    nothing = F.lit(None)
-    return pages.select(
-        *(known.get(one.name, nothing).cast(one.dataType).alias(one.name) for one in MESSAGE)
+    return as_messages(
+        pages.select("bucket", F.lit(Kind.PAGE).alias("kind"), "name", F.col("page").alias("blob"))
+    )
+
+
+def as_messages(rows: DataFrame) -> DataFrame:
+    """Rows that have some of a message's fields, with all of them."""
+    nothing, known = F.lit(None), set(rows.columns)
+    return rows.select(
+        *(
+            (F.col(one.name) if one.name in known else nothing).cast(one.dataType).alias(one.name)
+            for one in MESSAGE
+        )
     )
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.streaming import DataStreamReader
 from tidegate.errors import PlanError
 from tidegate.plan.time import micros
 from tidegate.spark.decoding import Decoder
-from tidegate.spark.folder import Limits, read_folder, reads, refuse_folders_inside
+from tidegate.spark.folder import Files, Limits, read_folder, reads, refuse_folders_inside
 from tidegate.spark.invalid_rows import with_origin
 from tidegate.spark.pacing import Pace
 from tidegate.spark.schema import spark_schema
@@ -72,13 +72,15 @@ def _folder(
     """Files by our own reader; None where only Spark's can read them."""
     path, format = options["path"], options["format"]
     if pace is not None:
-        return with_origin(read_folder(spark, path, schema, format, pace, others, strict=strict))
+        steered = Files(format, others, strict=strict), Limits(pace=pace)
+        return with_origin(read_folder(spark, path, schema, *steered))
     parsing = {name: value for name, value in others.items() if name != _MOST_FILES}
     if not reads(path, format, parsing):
         return None
     refuse_folders_inside(path)
     limits = Limits(max_files=_number_of_files(others.get(_MOST_FILES)))
-    return with_origin(read_folder(spark, path, schema, format, None, parsing, limits, strict=strict))
+    files = Files(format, parsing, strict=strict)
+    return with_origin(read_folder(spark, path, schema, files, limits))
 
 
 def _loaded(

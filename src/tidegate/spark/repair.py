@@ -17,9 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyarrow import fs
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate.connectors.files import NOTE, Written
@@ -38,7 +36,7 @@ from tidegate.spark.checkpoint import (
     stored_pages,
 )
 from tidegate.spark.ownership import Owner
-from tidegate.spark.session import SAFE_FORMAT, state_format
+from tidegate.spark.session import SAFE_FORMAT, SPARK_ERRORS, state_format
 
 PENDING = "tidegate.repair.json"
 KEPT = "tidegate.repaired"
@@ -83,7 +81,7 @@ def _damage_of(spark: SparkSession, checkpoint: str, operator: int, version: int
         pages = stored_pages(spark, checkpoint, operator, version - 1)
         examined = pages.groupBy("bucket").applyInArrow(_examined, "bucket int, problem string")
         found = sorted(tuple(row) for row in examined.collect())
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         return [f"{title}: Spark cannot read it: {_reason(error)}"]
     return [f"{title}, bucket {bucket}: {problem}" for bucket, problem in found]
 

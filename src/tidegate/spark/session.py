@@ -1,4 +1,7 @@
-"""Spark sessions: one set up for tidegate, and what is asked of a foreign one."""
+"""Spark sessions: one set up for tidegate, and what is asked of a foreign one.
+
+The only module that knows of the JVM behind a classic session.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ from typing import Any
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
-from tidegate.spark.logs import keep_quiet
+
+#: What calls of Spark raise: its own errors, and those of the JVM's that it has no class for.
+SPARK_ERRORS = (PySparkException, Py4JError)
 
 logger = logging.getLogger("tidegate")
 
@@ -37,6 +43,9 @@ _SPECULATION = "spark.speculation"
 _DISK, _OUR_DISK = "spark.hadoop.fs.AbstractFileSystem.file.impl", "tidegate.LocalFiles"
 _JAR = Path(__file__).parent / "jvm" / "tidegate.jar"
 _PYTHON = Path(__file__).parent / "python.sh"
+
+#: What Spark warns of when a Python worker has all the state that it asked for.
+_DONE = "No more data to read from the socket"
 
 #: What makes small batches cheap and packing fast. All of it is optional.
 _TUNED = {
@@ -107,6 +116,37 @@ def _with_our_classes(wanted: SparkConf) -> None:
     except Py4JError:  # a JVM that somebody else started may load classes in its own way
         if wanted.get(_DISK) == _OUR_DISK:
             wanted.set(_DISK, "org.apache.hadoop.fs.local.RawLocalFs")
+
+
+def set_log_level(spark: SparkSession, level: str) -> None:
+    """What the log of a session of ours shows: `OFF`, `ERROR`, `INFO` …"""
+    spark.sparkContext.setLogLevel(level)
+
+
+def keep_quiet(spark: SparkSession) -> None:
+    """Leave out of the driver's log what Spark warns of at the end of each stateful task.
+
+    It looks like lost state, and is none. The level of the log stays the user's. A session without a
+    JVM of its own, or with another library for logs, keeps its lines.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return
+    try:
+        _deny(jvm.org.apache.logging.log4j, _DONE)
+    except (Py4JError, TypeError):
+        return
+
+
+def _deny(log4j: Any, text: str) -> None:
+    # At the root: a logger with settings of its own would show all its levels in an interactive Spark.
+    root = log4j.LogManager.getContext(False).getConfiguration().getRootLogger()
+    if text in str(root.getFilter()):
+        return
+    result = log4j.core.Filter.Result
+    root.addFilter(
+        log4j.core.filter.RegexFilter.createFilter(text, None, False, result.DENY, result.NEUTRAL)
+    )
 
 
 @contextmanager

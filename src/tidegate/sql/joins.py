@@ -53,9 +53,7 @@ def joined(
     on = On(text, join, {side: Rows(reads[side].relation) for side in SIDES})
     keys = {side: on.key_columns(side) for side in SIDES}
     condition, behind = on.conditions(how)
-    left, right = (
-        _windowed(text, select, on, side, reads[side].windows, keys[side], sinks) for side in SIDES
-    )
+    left, right = (_windowed(select, on, side, reads[side].windows, keys[side], sinks) for side in SIDES)
     flags = tuple(key.nulls_match for key in on.keys)
     with text.at(on.keys[0].left):
         plan = Join(left.node, right.node, how, nulls_match=None if all(flags) else flags)
@@ -85,7 +83,6 @@ def _how(text: Text, join: JoinClause) -> How:
 
 
 def _windowed(
-    text: Text,
     select: Select,
     on: On,
     side: Side,
@@ -93,7 +90,7 @@ def _windowed(
     keys: tuple[str, ...],
     sinks: Sinks,
 ) -> Windowed:
-    place, rows = on.keys[0].of(side), on.rows[side]
+    text, place, rows = on.text, on.keys[0].of(side), on.rows[side]
     if windows is None:
         raise text.refuse(
             place,

@@ -180,6 +180,8 @@ class _Script(Transcript):
 
     @property
     def close(self) -> dict[str, Close]:
+        if self.subject.plan is None:
+            return {}
         kept, close = self.subject.main.kept, closeness(self.plan)
         return {name: close[c] for name, c in kept.items() if c in close} if kept else close
 
