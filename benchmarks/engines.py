@@ -16,11 +16,11 @@ import tidegate as tg
 from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, Window
 from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
-from tidegate.plan.feeds import Source
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Output
-from tidegate.plan.passages import Admit, Dedupe
+from tidegate.plan.pass_through import Admit, Dedupe
 from tidegate.plan.sla import declare_sla
+from tidegate.plan.sources import Source
 from tidegate.plan.time import micros
 from tidegate.spark import lower
 

@@ -15,17 +15,17 @@ from benchmarks import data
 from benchmarks.cases import Case
 from benchmarks.data import Dataset
 from benchmarks.engines import row_plan
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import WatermarkGenerator
-from tidegate.operators import blobs
-from tidegate.operators.invalid_rows import INVALID_ROW
-from tidegate.operators.kernel import Clock
-from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.messages import Kind, Message
-from tidegate.operators.state import BucketState, MemoryPages, Resident
+from tidegate.kernels.contract import Clock
+from tidegate.kernels.invalid_rows import INVALID_ROW
+from tidegate.kernels.messages import Kind, Message
+from tidegate.kernels.registry import kernels_of, unpack_of
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Output
+from tidegate.state.pages import BucketState, MemoryPages, Resident
 
 #: As many as a session on two cores has.
 BUCKETS = range(2)
@@ -78,7 +78,7 @@ class OneThread:
         clock = Clock(self._watermarks.watermark, 0)
         sent = [message for bucket in BUCKETS for message in self._step(bucket, packed, clock)]
         out = [
-            (message.name, self._unpack[message.name](blobs.decode(message.blob)))
+            (message.name, self._unpack[message.name](ipc.decode(message.blob)))
             for message in sent
             if message.kind == Kind.OUTPUT
         ]

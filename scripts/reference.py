@@ -14,7 +14,7 @@ from tidegate.api import aggregates, windows
 from tidegate.api.events import KeyedEvents, Result, Stream, WindowedEvents
 from tidegate.connectors import MemorySink
 from tidegate.dataflow import watermarks as pieces_of_watermarks
-from tidegate.operators.snapshot import Snapshot
+from tidegate.kernels.snapshot import Snapshot
 from tidegate.plan.event_time import EventTimeTypes
 from tidegate.spark.query import Query
 
@@ -27,7 +27,7 @@ Every public name: its signature and its docstring, whose examples run with the 
 """
 WIDTH = 105
 #: Plans, which parts of the package hand to each other.
-INTERNAL = {"feed", "node"}
+INTERNAL = {"upstream", "node"}
 EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 #: Names as programs write them, and what they stand for.

@@ -52,7 +52,7 @@ class _LateRows:
         numbers = iter(range(len(plan.inputs)))
 
         def aside(given: Input) -> Input:
-            if given.feed.watermark_triggered:
+            if given.upstream.watermark_triggered:
                 return given
             return replace(given, late=SideOutput(f"{_SET_ASIDE}_{next(numbers)}"))
 

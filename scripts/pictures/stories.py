@@ -21,12 +21,12 @@ from tests.support.plans import (
 )
 from tests.transcripts import named
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Source, Union
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Output
-from tidegate.plan.passages import Admit
+from tidegate.plan.pass_through import Admit
 from tidegate.plan.policies import Retracting
 from tidegate.plan.sla import declare_sla
+from tidegate.plan.sources import Source, Union
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
 from tidegate.testing import KernelHost, Transcript, at
@@ -387,7 +387,7 @@ REST = [
         "hold-back",
         "tumbling(10 s, lateness 15 s), then tumbling(20 s): delayed by 15 s",
         named(CORRECTED),
-        first=named(CORRECTED).plan.inputs[0].feed.operator,
+        first=named(CORRECTED).plan.inputs[0].upstream.operator,
     ),
     tested(
         "reorder",

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from scripts.pictures.play import Beat, as_written
 from scripts.pictures.timeline import Band, Bar, Lane, Mark, Pair, draw, spread
-from tidegate.operators import aggregates as a
-from tidegate.operators.late import THE_END
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.late import THE_END
 from tidegate.plan.nodes import Join, Output
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
@@ -81,8 +81,8 @@ class Story:
         if beat.result.watermark_micros is None:
             return []
         watermark = _seconds(beat.result.watermark_micros)
-        feed = self.plan.inputs[0].feed
-        behind = [] if feed.operator is None else [watermark - feed.hold_back / 1_000_000]
+        feed = self.plan.inputs[0].upstream
+        behind = [] if feed.operator is None else [watermark - feed.watermark_delay / 1_000_000]
         return [watermark, *behind]
 
     # -- lanes --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _window(row: Row, plan: Output | None) -> Bar:
     if isinstance(window, AllTime):
         return bar
     if isinstance(window, Sliding):
-        middle = _second_of(row, plan.feed.time)
+        middle = _second_of(row, plan.upstream.time)
         start, end = middle - window.lookback / 1_000_000, middle + window.reach / 1_000_000
         return replace(bar, start=start, end=end, trigger=middle)
     return replace(bar, start=_second_of(row, "window_start"), end=_second_of(row, "window_end"))

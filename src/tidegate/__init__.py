@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.api.together import together
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator, WatermarkPropagator
-    from tidegate.plan.aggregate import Aggregate
+    from tidegate.plan.aggregates import Aggregate
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
     from tidegate.plan.sla import declare_sla as sla
     from tidegate.plan.steps import Fusion as fusion
@@ -50,7 +50,7 @@ else:
         "tidegate.dataflow.watermarks": (
             "WatermarkAligner", "WatermarkGenerator", "WatermarkPropagator",
         ),
-        "tidegate.plan.aggregate": ("Aggregate",),
+        "tidegate.plan.aggregates": ("Aggregate",),
         "tidegate.spark.session": ("local_spark",),
     }  # fmt: skip
     _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names}

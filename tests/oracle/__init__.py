@@ -15,11 +15,11 @@ from tests.oracle.row_rules import ReorderRules, SlidingRules
 from tests.oracle.rules import OperatorRules
 from tests.oracle.window_rules import WindowRules
 from tidegate.dataflow import compile
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES
 from tidegate.plan.nodes import Join, Output
-from tidegate.plan.passages import Admit, Dedupe, Reorder
+from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row
@@ -85,13 +85,13 @@ class Operator:
         #: How far it lies behind the sources: what those above it may still put out.
         self.behind = 0
         for given in stage.inputs:
-            assert not given.feed.steps_taken, "what functions do with rows is up to their tests"
-            if given.feed.operator is not None:
-                above = Operator(given.feed.operator, rules_of)
-                self.behind = max(self.behind, above.behind + given.feed.hold_back)
+            assert not given.upstream.steps_taken, "what functions do with rows is up to their tests"
+            if given.upstream.operator is not None:
+                above = Operator(given.upstream.operator, rules_of)
+                self.behind = max(self.behind, above.behind + given.upstream.watermark_delay)
                 self.feeds.append(above)
             else:
-                self.feeds.append(len(given.feed.read))
+                self.feeds.append(len(given.upstream.read))
 
     def batch(self, sources: Iterator[Sequence[Row]], result: BatchResult, now: int) -> list[Row]:
         """What it puts out, given what those above it do; all that goes elsewhere is in the result."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from tests.oracle.rules import Intake
 from tidegate.plan.channels import MAIN, REJECTED
-from tidegate.plan.passages import Admit
+from tidegate.plan.pass_through import Admit
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, micros_of
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 from tidegate.testing.results import frozen
 from tidegate.testing.table import Row
 

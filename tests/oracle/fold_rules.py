@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tests.oracle.rules import Rules
-from tidegate.plan.passages import Dedupe
+from tidegate.plan.pass_through import Dedupe
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row
 

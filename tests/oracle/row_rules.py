@@ -8,8 +8,8 @@ import polars as pl
 
 from tests.oracle.answers import Answer, answer
 from tests.oracle.rules import Rules
-from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.passages import Reorder
+from tidegate.plan.aggregates import Aggregate
+from tidegate.plan.pass_through import Reorder
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Sliding
 from tidegate.testing.table import Row, to_arrow
@@ -21,7 +21,7 @@ class SlidingRules(Rules):
     def __init__(self, plan: Emit, window: Sliding, answers: Mapping[type[Aggregate], Answer]) -> None:
         super().__init__(plan)
         self.window = window
-        self.schema = plan.feed.schema
+        self.schema = plan.upstream.schema
         self.aggregates = plan.input.aggregates
         self.answers = answers
         #: Every row that came in time, in the order of arrival.

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from tidegate.operators.row_text import row_text
+from tidegate.kernels.row_text import row_text
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
@@ -22,12 +22,12 @@ class Intake:
     def __init__(self, given: Input) -> None:
         self.policy = given.late
         self.keys = given.keyed.keys
-        self.time = given.feed.time
-        self.columns = given.feed.schema.names
+        self.time = given.upstream.time
+        self.columns = given.upstream.schema.names
         #: What the watermark made another operator put out is never late: that one has judged it.
-        self.judges = not given.feed.watermark_triggered
+        self.judges = not given.upstream.watermark_triggered
         #: What another operator put out came in once already.
-        self.reads = given.feed.operator is None
+        self.reads = given.upstream.operator is None
         #: What it tells late rows: its operator, and how much lateness that allows.
         self.operator: str | None = None
         self.lateness: int = given.lateness

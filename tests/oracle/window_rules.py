@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.oracle.answers import Answer, answer
 from tests.oracle.rules import Rules
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
 from tidegate.plan.windowing import Emit, WindowBy
 from tidegate.plan.windows import AllTime, Hopping, Session

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.oracle import Oracle
 from tests.support.plans import WITH_IDLE, plan_of, reorder_plan, sliding
-from tidegate.operators import aggregates as a
-from tidegate.operators import keys as kernel_keys
-from tidegate.plan.aggregate import Aggregate
+from tidegate.columnar import key_index
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import (
     Drop,
@@ -311,7 +311,7 @@ def bucket_of(program: Program) -> Callable[[Row], int]:
         values = tuple(row.get(name) for name in keys)
         if values not in cache:
             table = to_arrow([row], schema) if keys else pa.table({"global": np.zeros(1, dtype=np.int8)})
-            cache[values] = int(kernel_keys.bucket_of(table, range(program.buckets))[0])
+            cache[values] = int(key_index.bucket_of(table, range(program.buckets))[0])
         return cache[values]
 
     return bucket

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import SCHEMA, TIMESTAMP
-from tidegate.operators import state, token_buckets
+from tidegate.kernels.admission import token_buckets
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Source
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.passages import Admit
+from tidegate.plan.pass_through import Admit
 from tidegate.plan.sla import LARGEST_LEVEL, Budget, declare_sla
+from tidegate.plan.sources import Source
 from tidegate.plan.time import Micros
+from tidegate.state import pages as state
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 

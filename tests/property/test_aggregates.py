@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.oracle import Oracle
 from tests.support.plans import plan_of
-from tidegate.operators import aggregates as a
-from tidegate.operators.accumulators import TIME, Accumulators
-from tidegate.operators.blobs import to_arrow, to_polars
+from tidegate.columnar.ipc import to_arrow, to_polars
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.accumulators import TIME, Accumulators
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
 from tidegate.testing.results import row_differences

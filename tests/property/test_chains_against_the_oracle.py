@@ -12,9 +12,9 @@ from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
 from tests.support.plans import WITH_IDLE, plan_of, reorder_plan
 from tidegate.dataflow import compile
-from tidegate.operators import aggregates as a
-from tidegate.plan.feeds import Derived
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
+from tidegate.plan.sources import Derived
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Emit
 from tidegate.plan.windows import Hopping, Session
@@ -157,7 +157,7 @@ def test_each_batch_puts_out_what_the_rules_say(plans, data):
     plan = data.draw(plans(data.draw(p.ANY_POLICY)))
     first = compile(plan).operators[0]
     tolerance = data.draw(st.sampled_from([0, 5, 40]))
-    plan = with_source(plan, replace(first.feed, tolerance=Micros(tolerance)))
+    plan = with_source(plan, replace(first.upstream, tolerance=Micros(tolerance)))
     # Windows of what has arrived are among them: one partition, whose rows have an order.
     program = p.Program(plan, data.draw(p.steps(packs=1)), data.draw(st.integers(1, 3)))
     expected, actual = p.run_oracle(program, p.watermarks(program)), p.run_kernel(program)
@@ -170,9 +170,9 @@ def test_each_batch_puts_out_what_the_rules_say(plans, data):
 
 def with_source(plan, source):
     """The chain over another source."""
-    if isinstance(plan.feed, Derived):
-        return plan.with_feed(Derived(with_source(plan.feed.input, source), plan.feed.time))
-    return plan.with_feed(source)
+    if isinstance(plan.upstream, Derived):
+        return plan.with_upstream(Derived(with_source(plan.upstream.input, source), plan.upstream.time))
+    return plan.with_upstream(source)
 
 
 @EVERY_CHAIN

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.property import programs as p
 from tests.property.cuts import TOLERANCE, cuts, finally_emitted, orderly_rows
 from tests.support.plans import WITH_IDLE, dedupe_plan, plan_of, reorder_plan
-from tidegate.operators import aggregates as a
-from tidegate.operators import state
+from tidegate.kernels import aggregates as a
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.policies import OnWatermark, Retracting
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime, Hopping
+from tidegate.state import pages as state
 from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import micros_of
@@ -185,7 +185,7 @@ def test_without_duplicates_it_is_as_if_nothing_stood_between(data):
     distinct = Derived(dedupe_plan(1 << 40, on=("items",), feed=source), "ts")
     buckets = data.draw(BUCKETS)
     expected, actual = (
-        p.unnumbered(p.run_kernel(p.Program(optimize(plain.with_feed(feed)), steps, buckets)))
+        p.unnumbered(p.run_kernel(p.Program(optimize(plain.with_upstream(feed)), steps, buckets)))
         for feed in (source, distinct)
     )
     p.assert_same(p.Program(plain, steps), expected, actual)

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_of, session
-from tidegate.operators import aggregates as a
-from tidegate.operators import joining, state
-from tidegate.plan.feeds import Derived, Source
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.joins import kernel as joining
 from tidegate.plan.joins import SIDES
 from tidegate.plan.nodes import Join, Output
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
+from tidegate.state import pages as state
 from tidegate.testing import BatchResult, KernelHost, text
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row, instant_of, micros_of

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import WITH_IDLE, reorder_plan
-from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign
 from tidegate.plan.time import Micros
+from tidegate.state import pages as state
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
 

@@ -8,7 +8,7 @@ import pytest
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import plan_of
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
 from tidegate.testing import KernelHost

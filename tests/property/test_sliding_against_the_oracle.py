@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import WITH_IDLE, plan_of, sliding
-from tidegate.operators import aggregates as a
-from tidegate.operators import state
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import Drop, OnWatermark, Reassign
 from tidegate.plan.time import Micros
+from tidegate.state import pages as state
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
 

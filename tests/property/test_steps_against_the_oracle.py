@@ -18,8 +18,8 @@ from tests.property.test_folds_against_the_oracle import AFTER, BY_ARRIVAL, dedu
 from tests.support.python_stage_host import PythonStageHost
 from tests.support.steps import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Derived, Feed
 from tidegate.plan.nodes import Output
+from tidegate.plan.sources import Derived, Upstream
 from tidegate.testing import BatchResult, differences
 from tidegate.testing.table import Row
 
@@ -29,7 +29,7 @@ class Twin:
     """A step over columns, and what it does to a row: another row, or none where it is left out."""
 
     needs: tuple[str, ...]
-    step: Callable[[Feed], Feed]
+    step: Callable[[Upstream], Upstream]
     row: Callable[[Row], Row | None]
 
 
@@ -87,7 +87,7 @@ def stepped(draw: st.DrawFn, plan: Output) -> tuple[Output, list[list[Twin]]]:
     """A plan with steps before each operator, and those steps, in the order that feeds are met."""
     taken: list[list[Twin]] = []
 
-    def through(feed: Feed) -> Feed:
+    def through(feed: Upstream) -> Upstream:
         pool = [twin for twin in TWINS if set(twin.needs) <= set(feed.schema.names)]
         taken.append(draw(st.lists(st.sampled_from(pool), max_size=4)) if pool else [])
         for twin in taken[-1]:
@@ -158,8 +158,8 @@ def without_texts(result: BatchResult) -> BatchResult:
     return result
 
 
-def crossing(module: Any, program: Any) -> list[BatchResult]:
-    """What a program does where rows take the crossings that fusion has left."""
+def staged(module: Any, program: Any) -> list[BatchResult]:
+    """What a program does where rows take the Python stages that fusion has left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "KernelHost", PythonStageHost)
         return module.run_kernel(program)
@@ -170,7 +170,7 @@ def agrees(data: Any, program: p.Program) -> None:
     plan, taken = data.draw(stepped(program.plan))
     note(repr(replace(program, plan=plan)))
     reference = Reference(program.plan, taken, p.bucket_of(program))
-    actual = crossing(p, replace(program, plan=plan))
+    actual = staged(p, replace(program, plan=plan))
     now = 0
     steps = zip((*program.steps, p.Step([])), p.watermarks(program), actual, strict=True)
     for number, (step, watermark, got) in enumerate(steps):
@@ -242,7 +242,7 @@ def test_on_both_sides_of_joins(kinds, data):
     plan, taken = data.draw(stepped(program.plan))
     note(repr(replace(program, plan=plan)))
     reference = Reference(program.plan, taken)
-    actual = crossing(joined, replace(program, plan=plan))[:-1]
+    actual = staged(joined, replace(program, plan=plan))[:-1]
     steps = zip((*program.steps, joined.NOTHING), joined.watermarks(program), actual, strict=True)
     for number, (step, watermark, got) in enumerate(steps):
         expected = reference.batch_of(step.rows, watermark, 0)

@@ -12,14 +12,14 @@ from tests.support.plans import WITH_IDLE, hopping, logical_plan, sliding
 from tests.support.python_stage_host import PythonStageHost
 from tests.support.steps import FUSIONS, mapped
 from tidegate.dataflow import compile
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Join, Together
-from tidegate.plan.passages import Admit, Dedupe, Reorder
+from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.policies import Drop, OnWatermark, Retracting, SideOutput
 from tidegate.plan.sla import declare_sla
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import AllTime, Hopping

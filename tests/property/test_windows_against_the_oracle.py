@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.property import programs as p
 from tests.support.plans import plan_of
-from tidegate.operators import state
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import Hopping
+from tidegate.state import pages as state
 from tidegate.testing import KernelHost
 
 few = settings(max_examples=settings.default.max_examples // 2)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import tidegate as tg
 from tests.spark.files import file_stream
 from tests.spark.kills import Announced
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 
 MESSAGES = pa.schema(
     [

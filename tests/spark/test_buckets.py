@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.spark.buckets import bucket_labels
+from tidegate.spark.lower import bucket_labels
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 7, 16])

@@ -124,7 +124,8 @@ def test_an_interrupted_run_goes_on_where_it_was(pipeline, command_here):
     code, printed, _ = command_here("state", pipeline.parent / "checkpoint", "--json")
     assert code == 0
     [operator] = json.loads(printed)
-    assert operator["identity"]["window"] == "tumbling(1 minute)"
+    window = operator["identity"]["inputs"]["rows"]["window"]
+    assert (window["kind"], window["size"]) == ("hopping", 60_000_000)
     # The last click is of 12:05:04, and 5 s are tolerated: the windows of 12:04 and 12:05 are open.
     assert (operator["open"], operator["keys"]) == (2, 1)
     assert operator["watermark"] == "2026-01-01T12:04:59+00:00"

@@ -10,7 +10,7 @@ from tidegate.connectors import location
 from tidegate.errors import CheckpointDrained, CheckpointMismatch, PipelineError, StateError
 from tidegate.pipeline.load import load
 from tidegate.pipeline.start import start
-from tidegate.spark.ownership import Ownership
+from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.query import Query
 
 STREAM = """\

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tests.spark.conftest import NOON, write_batches
 from tests.support.time_limits import HANG
 from tidegate.errors import PlanError
-from tidegate.spark.clock import clock
+from tidegate.spark.sources.clock import clock
 
 TICK = (-1, None)
 AVAILABLE = {"availableNow": True}

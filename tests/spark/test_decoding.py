@@ -17,9 +17,9 @@ from tests.spark.conftest import run
 from tests.spark.test_rows import finished, json_rows, write_lines
 from tidegate.pipeline.load import load
 from tidegate.pipeline.start import answer, start
-from tidegate.spark import readers
-from tidegate.spark.decoding import Decoder, struct_of
-from tidegate.spark.invalid_rows import INVALID, ORIGIN
+from tidegate.spark.sources import declared as readers
+from tidegate.spark.sources.decoding import Decoder, struct_of
+from tidegate.spark.sources.invalid_rows import INVALID, ORIGIN
 from tidegate.sql.program import SinkTable
 
 #: As Spark's source of Kafka has them.

@@ -22,7 +22,7 @@ from tests.support.time_limits import HANG
 from tidegate.connectors import MemorySink
 from tidegate.errors import CheckpointDrained, StartError
 from tidegate.spark.batch_writer import BatchWriter
-from tidegate.spark.inspection import states_of
+from tidegate.spark.checkpoint.inspection import states_of
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "tumbling": lambda events: events.key_by("user").window(tg.tumbling("10 s")).agg(n=tg.count()),
@@ -144,20 +144,6 @@ def assert_drained(program: Any, batch: Any, found: dict[str, list[Any]]) -> Non
         answer = result.to_df().toArrow().to_pylist()
         assert answer
         assert Counter(map(repr, found[name])) == Counter(map(repr, answer))
-
-
-def test_rows_that_an_operator_rejects_of_a_drain_have_their_channel(fed: Fed, tmp_path: Path) -> None:
-    """Admitted and rejected rows are all there are, also of those that another operator held."""
-    fed.add([(1, "a", 1.0), (2, "a", 2.0), (3, "a", 3.0)])
-    in_order = fed.events("1 ms").key_by("user").reorder().events(time="ts")
-    admitted = in_order.admit(tg.sla(max_rate=1, capacity=1), stream="user")
-    sinks = {"main": tg.sinks.memory(), "rejected": tg.sinks.memory()}
-    query = run(admitted, tmp_path / "checkpoint", sinks=sinks)
-    before = {name: len(sink.rows()) for name, sink in sinks.items()}
-    query.stop(drain=True)
-    prices = sorted(row["price"] for sink in sinks.values() for row in sink.rows())
-    assert prices == [1.0, 2.0, 3.0]
-    assert len(sinks["rejected"].rows()) > before["rejected"]
 
 
 # -- a finished checkpoint ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.conftest import NOON
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime, EventTimeTypes
-from tidegate.spark.event_time import event_time
+from tidegate.spark.sources.event_time import event_time
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata"]
 

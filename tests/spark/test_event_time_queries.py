@@ -173,7 +173,7 @@ def test_a_chain_gives_the_batch_answer(
 
 def test_explain_shows_what_each_operator_holds_back(click_stream: Stream) -> None:
     text = CHAINS["window over window"](clicks(click_stream([]))).plan_text()
-    assert "Events[time=window_end, hold_back=3 seconds]" in text
+    assert "Events[time=window_end, watermark_delay=3 seconds]" in text
     assert "SlicePreAggregate[global] behind the sources by 3 seconds" in text
 
 

@@ -12,7 +12,7 @@ import tidegate as tg
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import file_stream, write_files
 from tests.spark.test_cli_processes import run as tidegate_command
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 
 MESSAGES = pa.schema(
     [("ts", TIMESTAMP), ("producer", pa.string()), ("seq", pa.int64()), ("amount", pa.int64())]

@@ -19,7 +19,7 @@ from tests.spark.kills import SOAK, Victim, kill_session
 from tests.spark.test_restarts import expected
 from tests.spark.test_two_writers import uri, written
 from tests.spark.test_windows import FLUSH, disordered
-from tidegate.spark.checkpoint import last_batch
+from tidegate.spark.checkpoint.metadata import last_batch
 
 BATCHES = disordered(900, 100)
 #: The batch in which a driver is suspended.

@@ -19,7 +19,7 @@ from tests.spark.conftest import NOON, run
 from tests.spark.files import file_stream, write_files
 from tests.spark.test_event_time_queries import wait_until
 from tests.support.plans import TIMESTAMP
-from tidegate.spark.inspection import states_of
+from tidegate.spark.checkpoint.inspection import states_of
 from tidegate.testing.results import row_differences
 from tidegate.testing.table import Row
 

@@ -16,7 +16,7 @@ from tests.oracle import Oracle
 from tests.spark.conftest import NOON, run, seconds, write_batches
 from tests.spark.files import file_stream, write_files
 from tests.support.plans import TIMESTAMP, plan_of, session
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.testing import Changelog
 from tidegate.testing.table import Row, instant_of
 

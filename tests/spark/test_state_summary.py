@@ -7,9 +7,10 @@ import pytest
 import tidegate as tg
 from tests.spark.conftest import run, write_batches
 from tidegate.connectors import location
-from tidegate.spark.checkpoint import last_batch, stored_identity
-from tidegate.spark.inspection import states_of
-from tidegate.spark.summary import StateNote, summary_of
+from tidegate.dataflow import compile
+from tidegate.spark.checkpoint.inspection import states_of
+from tidegate.spark.checkpoint.metadata import last_batch, stored_identity
+from tidegate.spark.checkpoint.state_summary import StateSummaryFile, summary_of
 
 FIRST = [[(1, "ann", 1.0), (2, "bob", 2.0)], [(70, "ann", 2.0), (75, None, 1.0)], [(140, "cid", 3.0)]]
 THEN = [[(200, "ann", 4.0), (150, "bob", 1.0)], [(400, "ann", 1.0), (390, "dan", 5.0)]]
@@ -49,7 +50,7 @@ def test_the_note_says_what_spark_finds(name, spark, click_stream, tmp_path):
     for more in ([], THEN):
         write_batches(tmp_path / "clicks", more, start=len(FIRST))
         result = PROGRAMS[name](tg.events(stream, time="ts", tolerance="1 minute"))
-        sinks = {channel: tg.sinks.discard() for channel in result.node.channels}
+        sinks = {channel: tg.sinks.discard() for channel in compile(result.node).channels}
         query = run(result, checkpoint, **sinks)
         batch = last_batch(checkpoint)
         noted = summary_of(checkpoint, stored_identity(checkpoint), batch)
@@ -64,12 +65,12 @@ def test_a_note_of_another_past_is_not_gone_on_from(spark, click_stream, tmp_pat
     stream = click_stream(FIRST)
     result = chain(tg.events(stream, time="ts"))
     run(result, checkpoint, main=tg.sinks.discard())
-    note = StateNote.read(checkpoint)
+    note = StateSummaryFile.read(checkpoint)
     replace(note, batch=note.batch - 1).write(checkpoint)
     assert summary_of(checkpoint, stored_identity(checkpoint), note.batch) is None
     replace(note, batch=note.batch + 5).write(checkpoint)
     write_batches(tmp_path / "clicks", THEN, start=len(FIRST))
     run(result, checkpoint, main=tg.sinks.discard())
-    assert StateNote.read(checkpoint) is None
+    assert StateSummaryFile.read(checkpoint) is None
     assert summary_of(checkpoint, stored_identity(checkpoint), last_batch(checkpoint)) is None
     assert states_of(spark, checkpoint)[0].buckets > 0

@@ -19,10 +19,10 @@ from tests.spark.files import file_stream, write_files
 from tests.spark.test_event_time_queries import wait_until
 from tests.support.steps import FUSIONS
 from tidegate.errors import PlanError
-from tidegate.operators.shedding import Load, LoadCoordinator
+from tidegate.kernels.shedding import Load, LoadCoordinator
 from tidegate.optimize import optimize
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark import load
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.spark import load_shedding as load
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 

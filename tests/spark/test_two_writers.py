@@ -21,9 +21,9 @@ from tests.spark.test_windows import FLUSH, disordered
 from tidegate.cli import repair as repair_command
 from tidegate.errors import SessionError, StateError
 from tidegate.spark import session
-from tidegate.spark.checkpoint import held_batches, last_batch, stored_format
-from tidegate.spark.inspection import snapshot_of, states_of
-from tidegate.spark.ownership import Ownership, owner_of
+from tidegate.spark.checkpoint.inspection import snapshot_of, states_of
+from tidegate.spark.checkpoint.metadata import batches_to_replay, last_batch, stored_format
+from tidegate.spark.checkpoint.ownership import Ownership, owner_of
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 BATCHES = disordered(600, 100)
@@ -251,12 +251,12 @@ def test_damaged_state_is_told_at_the_start_and_repaired_without_losing_or_doubl
     assert everything(tmp_path) == before
     told = repair(checkpoint, spark, monkeypatch)
     assert "kept in tidegate.repaired/1" in told
-    assert held_batches(uri(checkpoint)) == list(range(whole, last + 1))
+    assert batches_to_replay(uri(checkpoint)) == list(range(whole, last + 1))
     # Nothing is gone: what is no longer in its place is in the folder that keeps it.
     assert Counter(before.values()) <= Counter(everything(tmp_path).values())
     go_on()
     assert written(out) == expected(BATCHES)
-    assert held_batches(uri(checkpoint)) == []
+    assert batches_to_replay(uri(checkpoint)) == []
     assert repair(checkpoint, spark, monkeypatch) == "the state is whole: there is nothing to repair\n"
 
 

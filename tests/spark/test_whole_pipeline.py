@@ -17,7 +17,7 @@ from tests.oracle.admission_rules import AdmissionRules
 from tests.oracle.fold_rules import DedupeRules
 from tests.oracle.join_rules import join_rules_of
 from tidegate.dataflow import compile
-from tidegate.operators.shedding import PARTS, Load
+from tidegate.kernels.shedding import PARTS, Load
 from tidegate.plan.nodes import Together
 from tidegate.testing.table import micros_of
 

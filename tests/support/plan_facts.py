@@ -3,7 +3,7 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 
 
 def facts(node: Any) -> Any:

@@ -6,16 +6,16 @@ import pyarrow as pa
 
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import differences, fingerprint, identity_of, path_in_words
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.optimize import optimize
-from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.feeds import Feed, Source
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import Join, Plan
-from tidegate.plan.passages import Dedupe, Reorder
+from tidegate.plan.pass_through import Dedupe, Reorder
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import Source, Upstream
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
@@ -81,7 +81,7 @@ def logical_plan(
     lateness: int = 0,
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
-    feed: Feed | None = None,
+    feed: Upstream | None = None,
 ) -> Emit:
     """A plan as it is written. Its rows come from a source, or from `feed`, another operator."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
@@ -102,7 +102,7 @@ def reorder_plan(
     late: LatePolicy = DROP,
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
-    feed: Feed | None = None,
+    feed: Upstream | None = None,
 ) -> Reorder:
     """A plan that puts rows in order, as it runs."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
@@ -116,7 +116,7 @@ def dedupe_plan(
     late: LatePolicy = DROP,
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
-    feed: Feed | None = None,
+    feed: Upstream | None = None,
 ) -> Dedupe:
     """A plan that lets the first row of each id pass, as it runs."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
@@ -136,7 +136,7 @@ def logical_join(
     lateness: tuple[int, int] = (0, 0),
     late: tuple[LatePolicy, LatePolicy] = (DROP, DROP),
     tolerance: tuple[int, int] = (0, 0),
-    feeds: tuple[Feed | None, Feed | None] = (None, None),
+    feeds: tuple[Upstream | None, Upstream | None] = (None, None),
 ) -> Join:
     """A join as it is written. Options of the sides are pairs, and so are `feeds`, other operators."""
     sides = []

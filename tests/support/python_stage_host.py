@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidegate.operators.kernel import Kernel
-from tidegate.operators.messages import Kind, Message, message_batch, messages_in
-from tidegate.operators.ways import Way, gap_at_source, take_steps_or_part
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.feeds import Source
-from tidegate.spark.crossing import MESSAGE, Crossings, Entrance
-from tidegate.spark.invalid_rows import carrier
+from tidegate.kernels.contract import Kernel
+from tidegate.kernels.messages import Kind, Message, message_batch, messages_in
+from tidegate.kernels.routes import Route, gap_at_source, take_steps_or_part
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import Source
+from tidegate.spark.python_stages import MESSAGE, PythonStages, SourceDecoder
+from tidegate.spark.sources.invalid_rows import carrier
 from tidegate.testing import KernelHost
 from tidegate.testing.host import _invalid
 from tidegate.testing.table import Row, to_arrow
@@ -24,7 +24,7 @@ from tidegate.testing.table import Row, to_arrow
 
 @dataclass
 class Frame:
-    """What crossings need of a DataFrame: one partition, which functions are mapped over."""
+    """What Python stages need of a DataFrame: one partition, which functions are mapped over."""
 
     batches: list[pa.RecordBatch]
 
@@ -50,15 +50,15 @@ def _in_the_session(rows: Any) -> Any:
 
 
 class PythonStageHost(KernelHost):
-    """Rows, and results of operators, take the crossings of a plan, fused as it says."""
+    """Rows, and results of operators, take the Python stages of a plan, fused as it says."""
 
     def _pack(
-        self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
+        self, source: Source, routes: Sequence[Route], rows: Sequence[Row], packs: int
     ) -> Iterator[Message]:
-        marks, gap, apart = carrier(source), gap_at_source(ways), take_steps_or_part(ways)
+        marks, gap, apart = carrier(source), gap_at_source(routes), take_steps_or_part(routes)
         fields = {field.name: field for field in source.schema}
         named = {source.time: fields[source.time]} | fields | {marks: pa.field(marks, pa.string())}
-        enter = Entrance(0, pa.schema(named.values()), marks, list(self._labels), apart)
+        enter = SourceDecoder(0, pa.schema(named.values()), marks, list(self._labels), apart)
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = (
@@ -67,20 +67,20 @@ class PythonStageHost(KernelHost):
             )
             table = to_arrow(some, pa.schema(named.values()))
             numbered = table.rename_columns([f"c{place}" for place in range(len(named))])
-            packed = self._crossings.pack(Frame(_in_the_session(numbered).to_batches()), enter, ways)
+            packed = self._crossings.pack(Frame(_in_the_session(numbered).to_batches()), enter, routes)
             for message in packed.messages():
                 if message.kind != Kind.HIGH_WATER_MARK:
                     yield message._replace(sender=sender)
 
     def _repack(
-        self, above: Kernel, ways: Sequence[Way], messages: Iterable[Message]
+        self, above: Kernel, routes: Sequence[Route], messages: Iterable[Message]
     ) -> Iterator[Message]:
         given = list(messages)
-        if not ways:
+        if not routes:
             return iter(given)
         frame = Frame([message_batch(given)])
-        return iter(self._crossings.repack(frame, above, ways).messages())
+        return iter(self._crossings.repack(frame, above, routes).messages())
 
     @property
-    def _crossings(self) -> Crossings:
-        return Crossings(list(self._labels))
+    def _crossings(self) -> PythonStages:
+        return PythonStages(list(self._labels))

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.operators.state import MemoryPages
 from tidegate.plan.nodes import Plan
+from tidegate.state.pages import MemoryPages
 from tidegate.testing.host import Bucket, KernelHost, Slot
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row

@@ -1,9 +1,9 @@
 """Chains: operators over the results of other operators."""
 
 from tests.support.plans import SECOND, hopping, plan_of, session, sliding
-from tidegate.operators import aggregates as a
-from tidegate.plan.feeds import Derived
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import Retracting, SideOutput
+from tidegate.plan.sources import Derived
 from tidegate.testing import Transcript
 
 TEN = hopping(10 * SECOND)

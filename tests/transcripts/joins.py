@@ -5,10 +5,10 @@ two sides' own.
 """
 
 from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, SECOND, hopping, join_plan, plan_of, session
-from tidegate.operators import aggregates as a
-from tidegate.plan.feeds import Derived, Source
+from tidegate.kernels import aggregates as a
 from tidegate.plan.joins import How
 from tidegate.plan.policies import Reassign, SideOutput
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
 from tidegate.testing import Transcript
 

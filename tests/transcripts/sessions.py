@@ -2,7 +2,7 @@
 
 from tests.support.plans import SECOND, WITH_IDLE, plan_of, session
 from tests.transcripts.windows import CHANGELOG, TOTALS, UPDATE
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Transcript

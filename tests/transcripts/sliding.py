@@ -1,7 +1,7 @@
 """Sliding windows: a window around each row."""
 
 from tests.support.plans import ROWS, SECOND, plan_of, sliding
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import Reassign, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Transcript

@@ -1,7 +1,7 @@
 """Tumbling and hopping windows."""
 
 from tests.support.plans import ROWS, SECOND, hopping, plan_of
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
 from tidegate.testing import Transcript

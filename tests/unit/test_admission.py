@@ -17,14 +17,14 @@ from tests.support.plans import (
 )
 from tidegate.dataflow import compile
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
-from tidegate.operators.kernels import kernels_of
+from tidegate.kernels.registry import kernels_of
 from tidegate.optimize import optimize
-from tidegate.plan.counters import ADMISSION_COUNTERS, COUNTERS
-from tidegate.plan.feeds import Derived, Source, Stepped
+from tidegate.plan.channels import ADMISSION_COUNTERS, COUNTERS
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.passages import Admit, Dedupe
+from tidegate.plan.pass_through import Admit, Dedupe
 from tidegate.plan.policies import SideOutput
 from tidegate.plan.sla import declare_sla as sla
+from tidegate.plan.sources import Derived, Source, Stepped
 from tidegate.plan.steps import Shed
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost

@@ -11,8 +11,8 @@ import pytest
 from tests.support.final_rows import final_rows
 from tests.support.plans import ROWS, TIMESTAMP, hopping, plan_of
 from tidegate.errors import NotMergeable, PlanError, TypeMismatch
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 from tidegate.testing.table import instant_of
 
 WINDOWS = pytest.mark.parametrize("window", [hopping(10), hopping(10, 3), hopping(3, 10)], ids=str)

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from tidegate.operators.arrived import arrived_before
-from tidegate.operators.timeline import Timeline
+from tidegate.columnar.timeline import Timeline
+from tidegate.kernels.rows.arrived import arrived_before
 
 
 def rows_by_hand(key, time, row, lookback):

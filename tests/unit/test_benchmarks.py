@@ -34,7 +34,7 @@ from benchmarks.engines import row_plan
 from benchmarks.kernel import OneThread
 from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
 from benchmarks.run import PARTS, measure
-from tidegate.operators.invalid_rows import INVALID_ROW
+from tidegate.kernels.invalid_rows import INVALID_ROW
 
 SMALL = data.Skewed(events=3000, rows=1000, rate=100, keys=50)
 EVEN = data.Even(events=3000, rows=1000, rate=100, keys=50)

@@ -27,13 +27,13 @@ from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.aggregates import sum as total
 from tidegate.api.events import Events
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import differences, identity_of
 from tidegate.errors import ColumnNotFound, PlanError
-from tidegate.operators import aggregates as a
-from tidegate.operators import blobs
-from tidegate.plan.feeds import Derived, Source
+from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
 from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.table import instant_of, micros_of
@@ -89,7 +89,7 @@ HOLD_BACK = {
 @pytest.mark.parametrize("case", HOLD_BACK)
 def test_an_operator_holds_back_what_it_may_still_put_out(case):
     plan, time, expected = HOLD_BACK[case]
-    assert Derived(plan, time).hold_back == expected
+    assert Derived(plan, time).watermark_delay == expected
     assert compile(plan_of(hopping(5), keys=(), feed=Derived(plan, time))).vertices[-1].delay == expected
 
 
@@ -111,7 +111,7 @@ def test_the_operators_and_sources_of_a_chain():
     first = plan_of(hopping(10))
     second = plan_of(hopping(20), feed=Derived(first, "window_end"))
     assert [vertex.operator for vertex in compile(second).vertices] == [first, second]
-    assert compile(second).sources == compile(first).sources == (first.feed,)
+    assert compile(second).sources == compile(first).sources == (first.upstream,)
 
 
 # -- what happens ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_rows_in_order_feed_windows_of_what_has_arrived():
 
 @pytest.mark.parametrize("keys", [(), ("user",)], ids=str)
 def test_rows_in_order_stay_in_order_however_many_messages_they_are(keys, monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 500)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 500)
     times = list(range(100))
     random.Random(9).shuffle(times)
     host = KernelHost(plan_of(sliding(5), keys=keys, feed=Derived(reorder_plan(), "ts")))
@@ -340,13 +340,13 @@ def test_windows_go_on_by_their_end_or_start(time):
 
 def test_sessions_of_any_length_go_on_by_their_end_only():
     sessions = minutes(tg.session("1 minute")).agg(n=count())
-    assert sessions.events(time="window_end").node.hold_back == 0
+    assert sessions.events(time="window_end").node.watermark_delay == 0
     with pytest.raises(PlanError) as raised:
         sessions.events(time="window_start")
     message = "events(time='window_start'): results go on by 'window_end'"
     assert str(raised.value) == f"{message} (a session of any length has only its end)"
     cut = minutes(tg.session("1 minute", max_length="1 hour")).agg(n=count())
-    assert cut.events(time="window_start").node.hold_back == 3600 * SECOND
+    assert cut.events(time="window_start").node.watermark_delay == 3600 * SECOND
 
 
 @pytest.mark.parametrize("time", ["nonsense", "window_end", "n"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from tidegate.operators.changelog import latest, net_change
+from tidegate.kernels.changelog import latest, net_change
 from tidegate.plan.policies import Retracting
 from tidegate.testing import Changelog, IllegalChange, replay
 

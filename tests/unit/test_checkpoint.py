@@ -8,56 +8,56 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.plans import dedupe_plan, hopping, logical_plan, plan_of
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointMismatch, PlanError
-from tidegate.operators import blobs
 from tidegate.plan.policies import Reassign
 from tidegate.plan.time import Micros
-from tidegate.spark.checkpoint import NOTE, claim, stored_identity
+from tidegate.spark.checkpoint.metadata import METADATA, register_query, stored_identity
 from tidegate.spark.lower import lower
 from tidegate.spark.session import state_format
 
-FIRST, SECOND = (
-    identity_of(compile(logical_plan(hopping(size))), 4, blobs.VERSION) for size in (10, 20)
-)
+FIRST, SECOND = (identity_of(compile(logical_plan(hopping(size))), 4, ipc.VERSION) for size in (10, 20))
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def test_a_start_that_never_ran_a_batch_binds_nobody(tmp_path):
     """A sink that is refused leaves the note behind; the program may be changed with it."""
-    query = claim(str(tmp_path), FIRST)
-    assert claim(str(tmp_path), SECOND) == query
+    query = register_query(str(tmp_path), FIRST)
+    assert register_query(str(tmp_path), SECOND) == query
     assert stored_identity(str(tmp_path)) == SECOND
 
 
 def test_a_query_that_has_begun_stays_what_it_is(tmp_path):
-    query = claim(str(tmp_path), FIRST)
+    query = register_query(str(tmp_path), FIRST)
     (tmp_path / "offsets").mkdir()
-    assert claim(str(tmp_path), FIRST) == query
+    assert register_query(str(tmp_path), FIRST) == query
     with pytest.raises(CheckpointMismatch, match=r"aggregate, window: stored 'tumbling\(10 us\)', now"):
-        claim(str(tmp_path), SECOND)
+        register_query(str(tmp_path), SECOND)
     assert stored_identity(str(tmp_path)) == FIRST
 
 
 def test_what_may_change_is_written_down_anew(tmp_path):
-    query = claim(str(tmp_path), FIRST)
+    query = register_query(str(tmp_path), FIRST)
     (tmp_path / "offsets").mkdir()
-    patient = identity_of(compile(logical_plan(hopping(10), late=Reassign(Micros(5)))), 4, blobs.VERSION)
-    assert claim(str(tmp_path), patient) == query
+    patient = identity_of(compile(logical_plan(hopping(10), late=Reassign(Micros(5)))), 4, ipc.VERSION)
+    assert register_query(str(tmp_path), patient) == query
     assert stored_identity(str(tmp_path)) == patient != FIRST
 
 
 def test_a_note_of_an_earlier_version_is_told_from_a_damaged_one(tmp_path):
-    (tmp_path / NOTE).write_text(json.dumps({"query": "q", "identity": {"window": "tumbling(10 s)"}}))
+    (tmp_path / METADATA).write_text(
+        json.dumps({"query": "q", "identity": {"window": "tumbling(10 s)"}})
+    )
     with pytest.raises(CheckpointMismatch, match="an earlier version of tidegate wrote the checkpoint"):
-        claim(str(tmp_path), FIRST)
+        register_query(str(tmp_path), FIRST)
 
 
 def test_a_query_of_others_is_left_alone(tmp_path):
     (tmp_path / "offsets").mkdir()
     with pytest.raises(CheckpointMismatch, match="did not start"):
-        claim(str(tmp_path), FIRST)
+        register_query(str(tmp_path), FIRST)
 
 
 @pytest.mark.parametrize("buckets", [0, -1])
@@ -68,12 +68,12 @@ def test_state_has_one_bucket_at_least(buckets):
 
 def test_ids_that_were_remembered_without_a_secret_are_refused(tmp_path):
     """Nobody would find them again, and every message would pass once more."""
-    now = identity_of(compile(dedupe_plan(10)), 4, blobs.VERSION)
+    now = identity_of(compile(dedupe_plan(10)), 4, ipc.VERSION)
     own = {part: value for part, value in now.operators["dedupe"].items() if part != "ids"}
-    claim(str(tmp_path), replace(now, operators={"dedupe": own}))
+    register_query(str(tmp_path), replace(now, operators={"dedupe": own}))
     (tmp_path / "offsets").mkdir()
     with pytest.raises(CheckpointMismatch, match="dedupe, ids: stored 'nothing', now 'keyed digests'"):
-        claim(str(tmp_path), now)
+        register_query(str(tmp_path), now)
 
 
 class Conf(dict):

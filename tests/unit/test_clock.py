@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidegate.errors import PlanError
-from tidegate.spark.clock import ClockReader, Settings, rows_between
+from tidegate.spark.sources.clock import ClockReader, Settings, rows_between
 
 LIMIT = ReadAllAvailable()
 SECOND = 1_000_000

@@ -14,9 +14,9 @@ from tests.support.plans import (
     logical_plan,
 )
 from tidegate.dataflow import compile
-from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.nodes import Together
 from tidegate.plan.policies import SideOutput
+from tidegate.plan.sources import Derived, Source, Union
 from tidegate.plan.time import Micros
 
 TEN = hopping(10 * SECOND)

@@ -28,19 +28,20 @@ from tidegate.api import late
 from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.api.windows import tumbling
+from tidegate.columnar import ipc
+from tidegate.columnar.hashing import digest_columns, mix
 from tidegate.dataflow import compile
 from tidegate.errors import ColumnNotFound, DurationError, PlanError, TypeMismatch
-from tidegate.operators import blobs, dedupe
-from tidegate.operators.hashing import digest_columns, mix
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.state import BucketState
+from tidegate.kernels import dedupe
+from tidegate.kernels.registry import kernels_of
 from tidegate.optimize import optimize
-from tidegate.plan.counters import COUNTERS, DEDUPE_COUNTERS
-from tidegate.plan.feeds import Derived, Source
+from tidegate.plan.channels import COUNTERS, DEDUPE_COUNTERS
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.passages import Dedupe
+from tidegate.plan.pass_through import Dedupe
 from tidegate.plan.policies import OnWindowClose, Reassign, SideOutput
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros, ProcessingTime
+from tidegate.state.pages import BucketState
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
 
@@ -448,9 +449,9 @@ def test_rows_stamped_as_they_come_are_never_late_behind_it_either():
     stamped = replace(Source(SCHEMA, "ts", Micros(0)), declared=ProcessingTime(Micros(10)))
     plan = optimize(logical_plan(hopping(10), feed=over(Dedupe(KeyBy(stamped, ("user",)), Micros(5)))))
     assert isinstance(plan.late, Reassign)
-    assert isinstance(plan.feed.input.late, Reassign)
+    assert isinstance(plan.upstream.input.late, Reassign)
     with pytest.raises(PlanError, match="stamped with the time they come at are never late"):
-        logical_plan(hopping(10), feed=plan.feed, late=SIDE)
+        logical_plan(hopping(10), feed=plan.upstream, late=SIDE)
 
 
 # -- plans ----------------------------------------------------------------------------------------
@@ -458,7 +459,7 @@ def test_rows_stamped_as_they_come_are_never_late_behind_it_either():
 
 def test_only_what_is_read_above_and_the_id_travels():
     plan = optimize(logical_plan(hopping(10), feed=over(on=("user", "shop")), keys=("note",)))
-    assert plan.feed.schema.names == ["ts", "user", "shop", "note"]
+    assert plan.upstream.schema.names == ["ts", "user", "shop", "note"]
 
 
 @pytest.mark.parametrize(
@@ -471,7 +472,7 @@ def test_only_what_is_read_above_and_the_id_travels():
     ids=["late rows of its own", "late rows of the window", "rows leave"],
 )
 def test_every_column_stays_where_rows_themselves_leave(plan):
-    assert optimize(plan).feed.schema == SCHEMA
+    assert optimize(plan).upstream.schema == SCHEMA
 
 
 def test_the_counter_is_there_only_for_plans_that_filter():
@@ -516,9 +517,9 @@ def test_the_result_leaves_or_goes_on():
     rows = count()
     by_hand = distinct.events(time="ts").window(tumbling("1 s")).agg(n=rows)
     assert distinct.window(tumbling("1 s")).agg(n=rows).node == by_hand.node
-    assert distinct.reorder().node.feed == distinct.feed
-    assert distinct.key_by("note").reorder().node.feed == distinct.feed
-    assert distinct.dedupe(on="note", within="1 s").node.feed == distinct.feed
+    assert distinct.reorder().node.upstream == distinct.upstream
+    assert distinct.key_by("note").reorder().node.upstream == distinct.upstream
+    assert distinct.dedupe(on="note", within="1 s").node.upstream == distinct.upstream
 
 
 def test_what_cannot_be():
@@ -553,7 +554,7 @@ def test_ids_are_columns_that_are_there_and_can_be_compared():
 
 
 def test_large_batches_leave_in_pieces(monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 2000)
     rows = [at(number, str(number), note="x" * 50) for number in range(500)]
     assert passed(KernelHost(dedupe_plan(10_000)).batch(rows + rows)) == [(n,) for n in range(500)]
 
@@ -561,4 +562,4 @@ def test_large_batches_leave_in_pieces(monkeypatch):
 def test_with_feed_keeps_the_operator():
     plan = dedupe_plan(10, late=SIDE)
     wider = Source(SCHEMA.append(pa.field("more", pa.int64())), "ts", Micros(0))
-    assert plan.with_feed(wider) == replace(plan, input=KeyBy(wider, ("user",)))
+    assert plan.with_upstream(wider) == replace(plan, input=KeyBy(wider, ("user",)))

@@ -34,19 +34,19 @@ from tidegate.api import events
 from tidegate.api.together import SideBySide
 from tidegate.cli import repair as repair_command
 from tidegate.cli.progress import Batch
-from tidegate.connectors.files import NOTE, Written
-from tidegate.connectors.notes import write_note
+from tidegate.connectors.files import METADATA, Written
+from tidegate.connectors.metadata_files import write_metadata
 from tidegate.dataflow import compile as compile_plan
 from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointMismatch, CheckpointTaken, PipelineError, SqlError
-from tidegate.operators import snapshot
+from tidegate.kernels import snapshot
 from tidegate.pipeline.load import load
 from tidegate.pipeline.model import Pipeline
-from tidegate.spark import invalid_rows
-from tidegate.spark.checkpoint import check_same_state
-from tidegate.spark.ownership import Owner, Ownership
+from tidegate.spark.checkpoint.metadata import check_same_state
+from tidegate.spark.checkpoint.ownership import Owner, Ownership
+from tidegate.spark.checkpoint.repair import Repair
 from tidegate.spark.query import Query
-from tidegate.spark.repair import Repair
+from tidegate.spark.sources import invalid_rows
 
 __all__ = ["own_database"]
 
@@ -103,7 +103,7 @@ def a_message_of_an_owner(text: str) -> None:
     first.take()
     said = re.search(r"process (\d+) on (\S+) took it over at ([^ ]+)\. ", text)
     other = Ownership.next(checkpoint)
-    write_note(f"{other.folder}/{other.name}", asdict(Owner(said[2], int(said[1]), 0.0, said[3])))
+    write_metadata(f"{other.folder}/{other.name}", asdict(Owner(said[2], int(said[1]), 0.0, said[3])))
     with pytest.raises(CheckpointTaken) as caught:
         first.check()
     assert str(caught.value) == text.strip().replace("file:///data/checkpoint", checkpoint)
@@ -117,7 +117,7 @@ def what_a_repair_says(text: str) -> None:
         (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
         (checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
     out.mkdir()
-    write_note(f"{out.absolute().as_uri()}/{NOTE}", asdict(Written("query", "main", 6)))
+    write_metadata(f"{out.absolute().as_uri()}/{METADATA}", asdict(Written("query", "main", 6)))
     owner = Owner("host", 1, 0.0, "now", {"main": f"parquet files in {out.absolute().as_uri()}"})
     repair = Repair(version=4, until=6, kept="tidegate.repaired/1")
     said = repair_command._told(checkpoint.absolute().as_uri(), repair, [problem], owner)
@@ -275,7 +275,7 @@ def test_flowcharts_are_nodes_and_arrows(page):
 
 HOLDERS = (
     events.Events, events.KeyedEvents, events.WindowedEvents, events.Result, events.Rows,
-    events.PassedEvents, SideBySide, Query,
+    events.ForwardedEvents, SideBySide, Query,
 )  # fmt: skip
 
 

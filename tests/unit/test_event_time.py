@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
 from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime, EventTimeTypes
-from tidegate.spark.event_time import parsed
+from tidegate.spark.sources.event_time import parsed
 
 SECONDS = ["unixtimestamp", "unixtimestamp_s"]
 BUILT_IN = sorted(["iso8601", "timestamp", *SECONDS, "unixtimestamp_ms", "unixtimestamp_us"])

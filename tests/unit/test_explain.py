@@ -9,14 +9,14 @@ from tests.golden import assert_golden
 from tests.support.plans import ROWS, SECOND, WITH_IDLE, hopping, plan_of, session
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical
-from tidegate.operators import aggregates as a
-from tidegate.operators.kernels import kernels_of
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.registry import kernels_of
 from tidegate.optimize import optimize
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.declare import declare_source
 from tidegate.plan.event_time import At
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import declare_source
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 

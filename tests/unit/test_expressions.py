@@ -12,9 +12,8 @@ import pytest
 from tests.support.final_rows import final_rows
 from tests.support.plans import TIMESTAMP, hopping, plan_of
 from tidegate.errors import PlanError
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate, State
-from tidegate.plan.expressions import check_every_expression, misread
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate, State, check_every_expression, misread
 from tidegate.testing.table import instant_of
 
 X, Y, Z = pl.col("x"), pl.col("y"), pl.col("z")

@@ -13,7 +13,8 @@ import pytest
 from pyarrow import fs
 
 from tidegate import sinks
-from tidegate.connectors import Target, files, notes
+from tidegate.connectors import Target, files
+from tidegate.connectors import metadata_files as notes
 from tidegate.errors import SinkError
 
 NUMBERS = Target("query-1", "main", pa.schema([("n", pa.int64())]))

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tidegate.connectors import folder as module
 from tidegate.connectors.folder import BEGINNING, FILE, LINE, Folder, Lines, Parquet
 from tidegate.errors import PlanError, SourceError, StartError
-from tidegate.spark.folder import FolderReader, Settings, reads, refuse_folders_inside, shares
-from tidegate.spark.pacing import Control, Taken
+from tidegate.spark.rate_control import ControlFiles, Taken
+from tidegate.spark.sources.folder import FolderReader, Settings, reads, refuse_folders_inside, shares
 
 SCHEMA = pa.schema([("n", pa.int64()), ("name", pa.string())])
 LIMIT = ReadMaxRows(10**9)
@@ -318,7 +318,7 @@ class Reading:
     def __init__(self, path: Path) -> None:
         (path / "in").mkdir()
         self.place = Place(path / "in", "lines")
-        self.control = Control((path / "control").as_uri())
+        self.control = ControlFiles((path / "control").as_uri())
         settings = Settings(self.place.path.as_uri(), "json", False, 2, control=self.control.folder)
         self.reader = FolderReader(settings, Lines())
 
@@ -466,7 +466,7 @@ def test_small_batches_are_not_spread(rows, most, wanted):
 
 
 def test_notes_survive_as_they_are(tmp_path):
-    control = Control(tmp_path.as_uri())
+    control = ControlFiles(tmp_path.as_uri())
     assert (control.asked(), control.taken()) == (None, None)
     control.tell(Taken(3, 1.5))
     assert control.taken() == Taken(3, 1.5)

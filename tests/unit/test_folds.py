@@ -14,13 +14,13 @@ from tidegate.api.aggregates import count
 from tidegate.api.events import Events
 from tidegate.dataflow import compile
 from tidegate.errors import EmissionRefused, PlanError, SinkError
-from tidegate.operators import aggregates as a
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.state import Manifest
-from tidegate.plan.feeds import Derived, Source
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.registry import kernels_of
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
+from tidegate.state.pages import Manifest
 from tidegate.testing import Changelog, DryRun, IllegalChange, KernelHost, Stream, consolidate, replay
 from tidegate.testing.table import instant_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.operators.hashing import digest_columns, hash_array, hash_columns, keyed_hash
+from tidegate.columnar.hashing import digest_columns, hash_array, hash_columns, keyed_hash
 
 # A change of one of these numbers makes every checkpoint unreadable.
 GOLDEN = [

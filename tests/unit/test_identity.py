@@ -33,15 +33,14 @@ from tidegate.dataflow.identity import (
     window_of,
 )
 from tidegate.errors import StateError
-from tidegate.operators import aggregates as a
-from tidegate.plan.declare import declare_source
-from tidegate.plan.feeds import Derived, Source, Union
+from tidegate.kernels import aggregates as a
 from tidegate.plan.identity import read_back
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Together
-from tidegate.plan.passages import Admit
+from tidegate.plan.pass_through import Admit
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.sla import declare_sla
+from tidegate.plan.sources import Derived, Source, Union, declare_source
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windows import AllTime
 
@@ -298,7 +297,7 @@ def test_an_event_time_says_how_it_is_read():
 
 def test_steps_are_written_down_and_bind_nobody():
     plain = logical_plan(hopping(10), feed=Source(LEFT_ROWS, "ts", Micros(0)))
-    stepped = plain.with_feed(shedding(mapped(plain.feed, lambda rows: rows)))
+    stepped = plain.with_upstream(shedding(mapped(plain.upstream, lambda rows: rows)))
     [change] = differences(identity(plain), identity(stepped))
     assert change.part == ("settings", "inputs", "rows", "steps")
     assert not change.binds

@@ -23,12 +23,12 @@ from tidegate.api.events import Events
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.operators.kernels import kernels_of
+from tidegate.kernels.registry import kernels_of
 from tidegate.plan.channels import LATE_COLUMNS
-from tidegate.plan.feeds import Derived, Source
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Join
 from tidegate.plan.policies import Drop, Reassign, Retracting, SideOutput
+from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windowing import WindowBy
 
@@ -389,8 +389,8 @@ def test_the_operators_and_sources_of_a_join():
     join = join_plan(TEN, TEN, feeds=(Derived(clicks, "window_end"), Derived(orders, "window_end")))
     last = plan_of(hopping(20), keys=(), feed=Derived(join, "left_window_end"))
     assert compile(last).operators == (clicks, orders, join, last)
-    assert last.sources == (clicks.feed, orders.feed)
-    assert join_plan(TEN, TEN).sources == tuple(given.feed for given in join_plan(TEN, TEN).inputs)
+    assert last.sources == (clicks.upstream, orders.upstream)
+    assert join_plan(TEN, TEN).sources == tuple(given.upstream for given in join_plan(TEN, TEN).inputs)
 
 
 def test_the_side_that_is_further_behind_counts():
@@ -511,7 +511,7 @@ def test_the_event_time_can_be_a_key():
     join = Join(left, right)
     assert join.order == ("ts", "at")
     assert join.times["ts"] <= join.times["left_window_start"]
-    assert Derived(join, "at").hold_back == join.times["at"]
+    assert Derived(join, "at").watermark_delay == join.times["at"]
     assert {"ts", "at"} & Join(left, right, "left").times.keys() == {"ts"}
     assert Join(left, left).order == ("ts", "ts")
-    assert Derived(Join(left, left), "ts").hold_back == join.times["ts"]
+    assert Derived(Join(left, left), "ts").watermark_delay == join.times["ts"]

@@ -4,10 +4,10 @@ import pytest
 
 from tests.support.plans import hopping, join_plan, plan_of, reorder_plan, session
 from tidegate.dataflow import compile
-from tidegate.operators.kernel import KeyedKernel
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.keyed import KeyedInput
-from tidegate.operators.slices import SliceKernel
+from tidegate.kernels.contract import KeyedKernel
+from tidegate.kernels.inputs import KeyedInput
+from tidegate.kernels.registry import kernels_of
+from tidegate.kernels.windows.kernel import SliceKernel
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windows import AllTime
 

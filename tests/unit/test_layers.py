@@ -15,9 +15,11 @@ from tidegate import testing
 LAYERS = (
     {"errors"},
     {"plan"},
-    {"dataflow"},
-    {"operators"},
     {"optimize"},
+    {"dataflow"},
+    {"columnar"},
+    {"state"},
+    {"kernels"},
     {"observe"},
     {"connectors"},
     {"spark"},
@@ -31,7 +33,18 @@ RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 
 # Beside the layers: nothing in the package imports it, and it needs little.
 TESTING = "testing"
-TESTING_MAY_IMPORT = {"errors", "plan", "dataflow", "operators", "optimize", "sql", "pipeline", TESTING}
+TESTING_MAY_IMPORT = {
+    "errors",
+    "plan",
+    "dataflow",
+    "columnar",
+    "state",
+    "kernels",
+    "optimize",
+    "sql",
+    "pipeline",
+    TESTING,
+}
 
 OWNERS = {"pyspark": {"spark", "demo"}, "pydantic": {"pipeline"}}
 
@@ -167,11 +180,11 @@ def tree(tmp_path):
     write("errors.py", "class TidegateError(Exception): ...\n")
     write("plan/__init__.py", "from tidegate import errors\nfrom . import nodes\n")
     write("plan/nodes.py", "from ..errors import TidegateError\nimport tidegate.plan\n")
-    write("operators/slices/store.py", "import polars\nfrom tidegate.plan import nodes\n")
-    write("spark/lower.py", "from pyspark.sql import DataFrame\nimport tidegate.operators\n")
+    write("kernels/windows/store.py", "import polars\nfrom tidegate.plan import nodes\n")
+    write("spark/lower.py", "from pyspark.sql import DataFrame\nimport tidegate.kernels\n")
     write("sql/parse.py", "from tidegate.plan.nodes import Window\n")
     write("api/stream.py", "from tidegate.spark import lower\n")
-    write("testing/table.py", "from tidegate.operators import slices\nfrom . import oracle\n")
+    write("testing/table.py", "from tidegate.kernels import windows\nfrom . import oracle\n")
     write("pipeline/load.py", "from tidegate.api import stream\nfrom tidegate.sql import parse\n")
     write("cli.py", "import tidegate as tg\nfrom tidegate import demo, events\n")
     write("demo.py", "import pyspark\nfrom tidegate import events\n")
@@ -186,9 +199,9 @@ def test_a_tree_that_keeps_the_rules_has_no_violations(tree):
     ("path", "text", "expected"),
     [
         ("plan/bad.py", "import tidegate.spark.lower", "plan may not import spark"),
-        ("plan/bad.py", "from tidegate import operators", "plan may not import operators"),
+        ("plan/bad.py", "from tidegate import kernels", "plan may not import kernels"),
         ("plan/bad.py", "from .. import api", "plan may not import api"),
-        ("plan/bad.py", "from ..operators.slices import store", "plan may not import operators"),
+        ("plan/bad.py", "from ..kernels.folds import store", "plan may not import kernels"),
         ("plan/bad.py", "from tidegate import events", "plan may not import __init__"),
         ("plan/bad.py", "import tidegate as tg", "plan may not import __init__"),
         ("plan/deep/bad.py", "from ...sql import parse", "plan may not import sql"),
@@ -216,7 +229,7 @@ def test_a_violation_is_caught(tree, path, text, expected):
 
 
 #: The modules that say what plans are made of.
-NODES = ("feeds", "inputs", "nodes", "operator", "passages", "windowing")
+NODES = ("sources", "inputs", "joins", "nodes", "operator", "pass_through", "windowing")
 
 
 def kinds_of_nodes() -> set[str]:
@@ -224,7 +237,7 @@ def kinds_of_nodes() -> set[str]:
     modules = [import_module(f"tidegate.plan.{name}") for name in NODES]
     classes = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
     named = {one.__name__ for one in classes if hasattr(one, "children") or hasattr(one, "with_inputs")}
-    return named | {"Feed", "Node", "Output", "Plan"}
+    return named | {"Upstream", "Node", "Output", "Plan"}
 
 
 def questions_of_kind(root: Path, kinds: set[str]) -> list[str]:

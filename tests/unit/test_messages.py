@@ -6,10 +6,9 @@ import pytest
 
 from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
-from tidegate.operators.contents import kept
-from tidegate.operators.invalid_rows import INVALID_ROW
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.messages import (
+from tidegate.kernels.contents import kept
+from tidegate.kernels.invalid_rows import INVALID_ROW
+from tidegate.kernels.messages import (
     FACTS,
     KEPT,
     SCHEMA,
@@ -20,9 +19,10 @@ from tidegate.operators.messages import (
     message_batch,
     messages_in,
 )
-from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.operators.ways import Ways, pack_along
+from tidegate.kernels.registry import kernels_of
+from tidegate.kernels.routes import Routes, pack_along
 from tidegate.plan.nodes import Together
+from tidegate.state.pages import BucketState, MemoryPages
 from tidegate.testing.table import instant_of, to_arrow
 
 ONE_OF_EACH = [
@@ -125,8 +125,8 @@ def test_rows_are_addressed_to_the_operator_that_reads_them():
     """Two operators have inputs of the same name: the number tells them apart."""
     short, long = plan_of(hopping(SECOND)), plan_of(hopping(5 * SECOND))
     dataflow = compile(Together((("short", short), ("long", long))))
-    ways = Ways.through(dataflow, kernels_of(dataflow)).of_sources[0]
-    schema = short.feed.schema.append(pa.field(INVALID_ROW, pa.string()))
+    ways = Routes.through(dataflow, kernels_of(dataflow)).of_sources[0]
+    schema = short.upstream.schema.append(pa.field(INVALID_ROW, pa.string()))
     rows = to_arrow([{"ts": instant_of(1)}, {"ts": instant_of(2)}], schema)
     packed = pack_along(ways, rows, None, [0])
     sent = [(one.name, one.vertex, one.rows) for one in packed if one.kind == Kind.INPUT]

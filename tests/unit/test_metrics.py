@@ -6,11 +6,11 @@ import pytest
 
 from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.messages import Message
 from tidegate.observe.metrics import Metrics
-from tidegate.operators import aggregates as a
-from tidegate.operators.messages import Message
-from tidegate.plan.feeds import Derived, Union
 from tidegate.plan.inputs import KeyBy
+from tidegate.plan.sources import Derived, Union
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
 
@@ -138,14 +138,14 @@ def test_event_time_is_followed() -> None:
 
 
 def test_several_sources_align_and_say_when_they_were_seen() -> None:
-    source = PLAN.feed
-    metrics = Metrics(compile(PLAN.with_feed(Union((source, replace(source, tolerance=Micros(0)))))))
+    source = PLAN.upstream
+    metrics = Metrics(compile(PLAN.with_upstream(Union((source, replace(source, tolerance=Micros(0)))))))
     record(metrics, 0, seen(NOON), now=5)
     assert list(metrics.watermarks().values()) == [None]
     record(metrics, 1, seen(NOON + SECOND, source=1), now=6)
     record(metrics, 2, Message.heartbeat(0, 0, NOON + 4 * SECOND), now=7)
     assert list(metrics.watermarks().values()) == [NOON + SECOND]
-    assert metrics.sources.note() == {
+    assert metrics.sources.metadata() == {
         "0": {"watermark": NOON + 2 * SECOND, "seen_at": 5},
         "1": {"watermark": NOON + SECOND, "seen_at": 6},
     }

@@ -31,7 +31,7 @@ def test_the_page_of_proofs_names_the_test_of_each():
 
 def test_a_text_that_is_gone_is_told(tmp_path):
     mutants.copy_sources(tmp_path)
-    gone = Mutant("a rule", "operators/late.py", "no such text", "", MUTANTS[0].proof)
+    gone = Mutant("a rule", "kernels/late.py", "no such text", "", MUTANTS[0].proof)
     with pytest.raises(AssertionError, match="has 'no such text' 0 times"):
         gone.apply(tmp_path)
 

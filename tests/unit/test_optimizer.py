@@ -8,12 +8,12 @@ from tests.golden import assert_golden
 from tests.support.plans import ROWS, SECOND, hopping, logical_plan
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.optimize import RULES, optimize
 from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
-from tidegate.plan.passages import Reorder
+from tidegate.plan.pass_through import Reorder
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.plan.windows import Sliding
@@ -23,7 +23,7 @@ MINUTE = hopping(60 * SECOND)
 FINAL = logical_plan(MINUTE, emission=OnWindowClose(final=True), lateness=5 * SECOND)
 WIDE = logical_plan(MINUTE, TOTALS)
 
-STAMPED = WIDE.with_feed(replace(WIDE.feed, declared=ProcessingTime(Micros(SECOND))))
+STAMPED = WIDE.with_upstream(replace(WIDE.upstream, declared=ProcessingTime(Micros(SECOND))))
 
 EXAMPLES = {
     final_has_no_lateness: FINAL,

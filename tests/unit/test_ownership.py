@@ -16,14 +16,14 @@ import pytest
 
 from tests.support.plans import hopping, plan_of
 from tidegate.api import sinks
-from tidegate.connectors.notes import create_note, names_in, read_note
+from tidegate.connectors.metadata_files import create_metadata, names_in, read_metadata
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
 from tidegate.errors import CheckpointTaken
-from tidegate.operators.kernels import kernels_of
-from tidegate.spark.checkpoint import claim, stored_identity
-from tidegate.spark.hosting import HostedKernel, Work
-from tidegate.spark.ownership import FOLDER, Owner, Ownership, owner_of
+from tidegate.kernels.registry import kernels_of
+from tidegate.spark.checkpoint.metadata import register_query, stored_identity
+from tidegate.spark.checkpoint.ownership import FOLDER, Owner, Ownership, owner_of
+from tidegate.spark.host import HostedKernel, Work
 from tidegate.spark.start_options import described
 
 
@@ -166,7 +166,7 @@ def test_a_task_ends_with_an_error_before_spark_commits_its_state(checkpoint: st
 def test_a_task_that_cannot_look_leaves_it_to_the_driver(checkpoint: str, failure: Exception) -> None:
     first = started(checkpoint)
     started(checkpoint)
-    with patch("tidegate.spark.ownership.names_in", side_effect=failure):
+    with patch("tidegate.spark.checkpoint.ownership.names_in", side_effect=failure):
         hosted(first).close()
         with pytest.raises(type(failure)):
             first.check()
@@ -188,12 +188,12 @@ def test_a_note_is_created_once_whoever_tries(tmp_path: Path) -> None:
 
     def create(number: int) -> bool:
         together.wait()
-        return create_note(uri, number)
+        return create_metadata(uri, number)
 
     with ThreadPoolExecutor(8) as pool:
         created = list(pool.map(create, range(8)))
     assert created.count(True) == 1
-    assert read_note(uri, int) == created.index(True)
+    assert read_metadata(uri, int) == created.index(True)
     assert names_in((tmp_path / "below").as_uri()) == ["note.json"]
 
 
@@ -203,7 +203,7 @@ def test_first_starts_at_the_same_moment_agree_on_the_id_of_the_query(tmp_path: 
 
     def first(_: int) -> str:
         together.wait()
-        return claim(tmp_path.as_uri(), identity)
+        return register_query(tmp_path.as_uri(), identity)
 
     with ThreadPoolExecutor(8) as pool:
         ids = set(pool.map(first, range(8)))

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.operators.invalid_rows import INVALID_ROW, REASON_END
-from tidegate.operators.messages import Message, message_batch
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.invalid_rows import ArrowMarks, _zone
-from tidegate.spark.packing import HIGHEST_TIME, Packing
+from tidegate.kernels.invalid_rows import INVALID_ROW, REASON_END
+from tidegate.kernels.messages import Message, message_batch
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.spark.sources.invalid_rows import ArrowMarks, _zone
+from tidegate.spark.sources.packing import HIGHEST_TIME, Packing
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATEST = NOON + timedelta(days=1)

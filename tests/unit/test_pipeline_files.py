@@ -11,16 +11,16 @@ from tests.support.plan_facts import facts
 from tests.support.plans import SECOND, hopping, logical_plan, reorder_plan, session, sliding
 from tidegate.dataflow import compile
 from tidegate.errors import PipelineError, PlanError, StartError
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.pipeline.build import program_of
 from tidegate.pipeline.file import parse
 from tidegate.pipeline.load import load, question
 from tidegate.pipeline.places import check_places
 from tidegate.pipeline.schema import schema_text
 from tidegate.pipeline.types import arrow_type
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import Derived, Source, Union
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import Projection
 from tidegate.sql import compile as compile_sql
@@ -206,7 +206,7 @@ def test_streams_are_united():
         + OPERATORS.replace("from: clicks", "from: [clicks, taps]\n  where: price > 0")
         + REST
     ).inserts[0]
-    assert isinstance(union.plan.feed, Union)
+    assert isinstance(union.plan.upstream, Union)
     assert [(one.stream.name, one.steps) for one in union.inputs] == [
         ("clicks", (Projection(where="price > 0"),)),
         ("taps", (Projection(where="price > 0"),)),
@@ -218,7 +218,7 @@ def test_times_are_read_as_declared():
         "{column: ts}",
         "{column: ts, type: unixtimestamp_ms, tolerance: 1 s, idle_after: 1 min, max_future: 1 h}",
     )
-    source = plan(OPERATORS_ONLY, streams=streams).feed
+    source = plan(OPERATORS_ONLY, streams=streams).upstream
     assert isinstance(source, Source)
     assert (source.time, source.tolerance) == ("event_time", SECOND)
     assert (source.idle_after, source.max_future) == (60 * SECOND, 3600 * SECOND)
@@ -228,7 +228,7 @@ def test_unixtimestamp_is_another_name_for_seconds():
     streams = STREAMS.replace("ts: timestamp", "ts: double").replace(
         "{column: ts}", "{column: ts, type: unixtimestamp}"
     )
-    source = plan(OPERATORS_ONLY, streams=streams).feed
+    source = plan(OPERATORS_ONLY, streams=streams).upstream
     assert "ts as unixtimestamp" in source.label()
 
 
@@ -237,7 +237,7 @@ OPERATORS_ONLY = "- window: {tumbling: 10 s}\n  aggregates: {n: count}"
 
 def test_event_time_can_be_left_aside():
     streams = STREAMS.replace("{eventtime.lateTolerance: 5 seconds}", "{eventtime.enabled: false}")
-    assert plan(OPERATORS_ONLY, streams=streams).feed.declared == ProcessingTime(Micros(SECOND))
+    assert plan(OPERATORS_ONLY, streams=streams).upstream.declared == ProcessingTime(Micros(SECOND))
 
 
 @pytest.mark.parametrize(

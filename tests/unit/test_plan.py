@@ -8,10 +8,10 @@ import pytest
 from tests.support.plans import ROWS, SCHEMA, TIMESTAMP, changed_parts, hopping, logical_plan
 from tidegate.dataflow import compile
 from tidegate.errors import ColumnNotFound, PlanError, TypeMismatch
-from tidegate.operators import aggregates as a
+from tidegate.kernels import aggregates as a
 from tidegate.plan.channels import LATE_COLUMNS
-from tidegate.plan.feeds import Source
 from tidegate.plan.policies import Drop, OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.sources import Source
 from tidegate.plan.time import Micros
 
 COLUMNS = "'ts', 'user', 'shop', 'price', 'items', 'note'"

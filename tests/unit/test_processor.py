@@ -14,11 +14,11 @@ import tidegate as tg
 from tests.support.plans import hopping, plan_of
 from tests.support.time_limits import HANG
 from tidegate.dataflow import compile
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.messages import Kind, Message
+from tidegate.kernels.messages import Kind, Message
+from tidegate.kernels.registry import kernels_of
 from tidegate.optimize import optimize
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.spark.hosting import HostedKernel, Work, message_row
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.spark.host import HostedKernel, Work, message_row
 from tidegate.spark.processor import KernelProcessor
 from tidegate.testing import Stream, rows
 from tidegate.testing.table import to_arrow
@@ -98,7 +98,7 @@ def taken_in(kernel, messages):
     """What a bucket puts out for messages that come in this order."""
     host = HostedKernel(Work(kernel), uuid4().hex, "plan", NoTimers(), Pages())
     times = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0, getCurrentProcessingTimeInMs=lambda: 7)
-    out = list(host.take_in(0, iter([message_row(one) for one in messages]), times))
+    out = list(host.on_rows(0, iter([message_row(one) for one in messages]), times))
     return [row for row in out if row.kind not in (Kind.GAUGE, Kind.STATE)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tidegate.operators.ranges import merge_columns, merge_tree
+from tidegate.columnar.ranges import merge_columns, merge_tree
 
 BY_HAND = {"sum": sum, "min": min, "max": max}
 

@@ -9,15 +9,15 @@ import pytest
 import tidegate as tg
 from tidegate.errors import DurationError, PlanError, StartError
 from tidegate.plan.time import Micros
-from tidegate.spark import pacing
-from tidegate.spark.pacing import Control, Pace, Pacing, Taken, mark
+from tidegate.spark import rate_control as pacing
+from tidegate.spark.rate_control import ControlFiles, Pace, RateControl, Taken, mark
 
 MINUTE = Pace(Micros(60_000_000), least=10, most=1_000, start=100)
 
 
 def frame(folder: Path | None, pace: Pace = MINUTE) -> Any:
     """What is looked at of a DataFrame: the metadata of its columns."""
-    given = {} if folder is None else {"tidegate.pace": mark(Control(folder.as_uri()), pace)}
+    given = {} if folder is None else {"tidegate.pace": mark(ControlFiles(folder.as_uri()), pace)}
     columns = [SimpleNamespace(metadata={}), SimpleNamespace(metadata=given)]
     return SimpleNamespace(schema=columns)
 
@@ -31,11 +31,11 @@ class Query:
         self.start()
 
     def start(self) -> None:
-        self.pacing = Pacing.of(self.frames, None, (self.path / "checkpoint").as_uri())
+        self.pacing = RateControl.of(self.frames, None, (self.path / "checkpoint").as_uri())
         self.pacing.begin()
 
-    def control(self, name: str) -> Control:
-        return Control((self.path / name).as_uri())
+    def control(self, name: str) -> ControlFiles:
+        return ControlFiles((self.path / name).as_uri())
 
     def batch(self, seconds: float, **rows: int) -> None:
         """A batch for which readers are asked, each handing out as much as it is asked for."""
@@ -139,14 +139,14 @@ def test_a_reader_belongs_to_one_active_query(query):
 def test_a_watched_query_goes_by_its_own_rows(tmp_path, monkeypatch):
     clock = Query(tmp_path, monkeypatch, frame(None))
     checkpoint = tmp_path / "checkpoint"
-    watched = Pacing.of(clock.frames, MINUTE, checkpoint.as_uri())
+    watched = RateControl.of(clock.frames, MINUTE, checkpoint.as_uri())
     for _ in range(2):
         watched.observe(500, clock.now - 1)
     assert watched.metrics()["batch_rows"] == 200
     assert MINUTE.rows(checkpoint) == 200
     assert MINUTE.rows(tmp_path / "other") == 100
     with pytest.raises(StartError, match="only watched, but this query reads a folder with a pace"):
-        Pacing.of([frame(tmp_path / "a")], MINUTE, checkpoint.as_uri())
+        RateControl.of([frame(tmp_path / "a")], MINUTE, checkpoint.as_uri())
 
 
 def test_a_pace_must_make_sense():

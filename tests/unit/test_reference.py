@@ -35,7 +35,7 @@ HELD = {
     "propagator": (tidegate.WatermarkPropagator,),
 }
 #: Parts of plans, which are not for programs.
-INTERNAL = {"feed", "node"}
+INTERNAL = {"upstream", "node"}
 
 
 def public(owner: object) -> dict[str, object]:
@@ -108,7 +108,7 @@ def test_every_public_name_has_an_entry():
 
 def test_events_that_have_passed_an_operator_are_events_and_results():
     both = public(events.Events).keys() | public(events.Runnable).keys()
-    assert public(events.PassedEvents).keys() <= both
+    assert public(events.ForwardedEvents).keys() <= both
 
 
 def test_every_error_is_in_the_tree():

@@ -9,13 +9,13 @@ from tests.support.plans import SCHEMA, TIMESTAMP, changed_parts, reorder_plan
 from tests.unit.test_sliding import EVERY_PAYLOAD, FOREVER, INNER_NAMES, PAYLOADS
 from tidegate.api import late
 from tidegate.api.events import Events
+from tidegate.columnar import ipc
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.operators import blobs
-from tidegate.plan.counters import COUNTERS, LATE_AT_WATERMARK
-from tidegate.plan.feeds import Source
+from tidegate.plan.channels import COUNTERS, LATE_AT_WATERMARK
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.passages import Reorder
+from tidegate.plan.pass_through import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
+from tidegate.plan.sources import Source
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of, micros_of
@@ -68,7 +68,7 @@ def test_a_thousand_rows_over_many_pages_restarts_and_failures():
 
 
 def test_pieces_of_a_large_release_stay_in_order(monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 2000)
     chance = random.Random(5)
     rows = [at(chance.randrange(500), number, note="x" * 50) for number in range(1000)]
     host = KernelHost(reorder_plan())

@@ -15,10 +15,16 @@ from tidegate.api import sinks
 from tidegate.cli import repair as command
 from tidegate.connectors import Target
 from tidegate.errors import CheckpointDrained, SinkError, StateError
-from tidegate.spark import repair
-from tidegate.spark.checkpoint import Drained, held_batches, last_batch, last_begun, stored_format
-from tidegate.spark.ownership import Owner
-from tidegate.spark.repair import (
+from tidegate.spark.checkpoint import repair
+from tidegate.spark.checkpoint.metadata import (
+    Drained,
+    batches_to_replay,
+    last_batch,
+    last_begun,
+    stored_format,
+)
+from tidegate.spark.checkpoint.ownership import Owner
+from tidegate.spark.checkpoint.repair import (
     Repair,
     carry_out,
     offsets_of,
@@ -70,7 +76,7 @@ def everything(folder: Path) -> dict[str, str]:
 def test_what_is_newer_than_the_version_moves_aside_and_offsets_are_held_back(checkpoint: Path) -> None:
     before, uri = everything(checkpoint), checkpoint.as_uri()
     assert carry_out(uri, GO_BACK) == {"offsets": 4, "commits": 3, "files of state": 2 * (2 * 4 + 1)}
-    assert (last_batch(uri), last_begun(uri), held_batches(uri)) == (2, 2, [3, 4, 5, 6])
+    assert (last_batch(uri), last_begun(uri), batches_to_replay(uri)) == (2, 2, [3, 4, 5, 6])
     after, kept = everything(checkpoint), "tidegate.repaired/1/"
     gone = {path for path in before if path not in after}
     assert gone == {path for path in before if is_newer(path)}
@@ -159,7 +165,7 @@ def test_a_replay_that_is_killed_goes_on_with_the_batch_that_was_begun(checkpoin
 
     with pytest.raises(Crash):
         replay(uri, killed)
-    assert (last_begun(uri), held_batches(uri)) == (3, [4, 5, 6])
+    assert (last_begun(uri), batches_to_replay(uri)) == (3, [4, 5, 6])
     ran: list[int] = []
 
     def run_one() -> None:
@@ -175,7 +181,7 @@ def test_a_second_repair_amid_replays_holds_back_what_was_and_what_is_new(checkp
     carry_out(uri, GO_BACK)
     assert versions_to_go_back_to(uri) == [3, 2, 1, 0]
     carry_out(uri, Repair(1, 6, "tidegate.repaired/2"))
-    assert held_batches(uri) == [1, 2, 3, 4, 5, 6]
+    assert batches_to_replay(uri) == [1, 2, 3, 4, 5, 6]
     assert last_batch(uri) == 0
 
 
@@ -194,7 +200,7 @@ def test_only_versions_whose_later_batches_can_be_replayed_are_possible(checkpoi
 def test_back_to_before_any_batch_leaves_no_version(checkpoint: Path) -> None:
     uri = checkpoint.as_uri()
     carry_out(uri, Repair(0, 6, "tidegate.repaired/1"))
-    assert held_batches(uri) == [0, 1, 2, 3, 4, 5, 6]
+    assert batches_to_replay(uri) == [0, 1, 2, 3, 4, 5, 6]
     assert not list(checkpoint.glob("state/**/*.changelog"))
     assert not list(checkpoint.glob("commits/[0-9]*"))
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from tidegate.operators.row_text import row_text, row_texts
+from tidegate.kernels.row_text import row_text, row_texts
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tidegate.api import emit
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.events import WindowedEvents
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.errors import (
     ColumnNotFound,
@@ -30,16 +31,15 @@ from tidegate.errors import (
     PlanError,
     TypeMismatch,
 )
-from tidegate.operators import aggregates as a
-from tidegate.operators import blobs
-from tidegate.operators.invalid_rows import INVALID_ROW
-from tidegate.operators.kernel import Clock
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.messages import Kind
-from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.plan.counters import COUNTERS
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.contract import Clock
+from tidegate.kernels.invalid_rows import INVALID_ROW
+from tidegate.kernels.messages import Kind
+from tidegate.kernels.registry import kernels_of
+from tidegate.plan.channels import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
+from tidegate.state.pages import BucketState, MemoryPages
 from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.table import instant_of, micros_of, to_arrow
 
@@ -420,7 +420,7 @@ def test_a_gap_column_may_have_any_unit(unit):
 
 
 def test_large_results_leave_in_several_messages(monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 2000)
     rows = [at(time, user=f"user-{i}") for i in range(500) for time in (5, 50)]
     results = final_rows(plan_of(session(10)), rows)
     assert len({(row["user"], *bounds(row)) for row in results}) == len(results) == 1000

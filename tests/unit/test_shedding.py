@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import PlanError
-from tidegate.operators.shedding import Decision, Load, LoadCoordinator, shed
+from tidegate.kernels.shedding import Decision, Load, LoadCoordinator, shed
 from tidegate.plan.steps import Shed
 
 #: Loads by their scores: CPU and memory in full, and of the queue what is missing.
@@ -119,7 +119,7 @@ def test_a_batch_keeps_its_decision_also_after_a_restart():
     assert coordinator.decide(4, Load()) == decided
     coordinator.decide(5, FULL)
     assert coordinator.decide(4, Load()) == decided, "the next one may be decided on already"
-    again = LoadCoordinator.from_note(json.loads(json.dumps(coordinator.note())))
+    again = LoadCoordinator.from_metadata(json.loads(json.dumps(coordinator.metadata())))
     assert again.decide(4, Load()) == decided
     assert again.decide(5, FULL) == coordinator.decide(5, FULL)
 

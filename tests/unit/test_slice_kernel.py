@@ -5,16 +5,16 @@ import pytest
 
 from tests.support.final_rows import final_rows
 from tests.support.plans import ROWS, SECOND, TIMESTAMP, hopping, plan_of
-from tidegate.operators import aggregates as a
-from tidegate.operators import blobs
-from tidegate.operators.invalid_rows import INVALID_ROW
-from tidegate.operators.kernel import Clock
-from tidegate.operators.messages import Kind
-from tidegate.operators.slices import SliceKernel
-from tidegate.operators.state import BucketState, MemoryPages
-from tidegate.plan.counters import COUNTERS
+from tidegate.columnar import ipc
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.contract import Clock
+from tidegate.kernels.invalid_rows import INVALID_ROW
+from tidegate.kernels.messages import Kind
+from tidegate.kernels.windows.kernel import SliceKernel
+from tidegate.plan.channels import COUNTERS
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
+from tidegate.state.pages import BucketState, MemoryPages
 from tidegate.testing import Changelog, KernelHost
 from tidegate.testing.table import instant_of, to_arrow
 
@@ -245,7 +245,7 @@ def test_pages_go_when_their_last_window_has_closed():
 
 
 def test_large_results_leave_in_several_messages(monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 2000)
     rows = [at(5, user=f"user-{i}") for i in range(500)]
     results = final_rows(plan_of(hopping(10, 5)), rows)
     assert len({(row["user"], row["window_start"]) for row in results}) == len(results) == 1000

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.plans import hopping
-from tidegate.operators.slicing import Slicing
+from tidegate.kernels.windows.slices import Slicing
 
 LONGEST = 40
 OFFSETS = (0, 3, -17)

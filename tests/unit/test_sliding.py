@@ -24,16 +24,15 @@ from tidegate.api import emit, late
 from tidegate.api import windows as tg
 from tidegate.api.aggregates import count
 from tidegate.api.events import KeyedEvents
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.errors import DurationError, EmissionRefused, PlanError, TypeMismatch
-from tidegate.operators import aggregates as a
-from tidegate.operators import blobs
-from tidegate.operators.accumulators import Accumulators
-from tidegate.plan.channels import LATE_COLUMNS
-from tidegate.plan.counters import COUNTERS, LATE_AT_WATERMARK
-from tidegate.plan.feeds import Source
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.accumulators import Accumulators
+from tidegate.plan.channels import COUNTERS, LATE_AT_WATERMARK, LATE_COLUMNS
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
+from tidegate.plan.sources import Source
 from tidegate.plan.time import Micros
 from tidegate.testing import KernelHost, differences
 from tidegate.testing.table import instant_of, micros_of
@@ -402,7 +401,7 @@ def test_restarts_failures_and_other_workers_change_nothing_over_many_batches(lo
 
 
 def test_large_results_leave_in_several_messages(monkeypatch):
-    monkeypatch.setattr(blobs, "MAX_BYTES", 2000)
+    monkeypatch.setattr(ipc, "MAX_BYTES", 2000)
     rows = [at(time, user=f"user-{i}") for i in range(300) for time in (5, 9)]
     results = final_rows(plan_of(sliding(10, 0)), rows)
     assert {(row["user"], micros_of(row["ts"]), row["n"]) for row in results} == {

@@ -10,10 +10,10 @@ import pytest
 import tidegate as tg
 from tests.support.plans import dedupe_plan, logical_plan
 from tidegate.errors import StateError
-from tidegate.operators import snapshot
+from tidegate.kernels import snapshot
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windows import AllTime
-from tidegate.spark import inspection
+from tidegate.spark.checkpoint import inspection
 
 KEYS = pa.table({"user": ["bob", None, "ann"], "shop": [1, 2, 3]})
 STATE = pa.table({"n.n": [1, 2, 3], "total.sum": [0.5, None, -1.0]})

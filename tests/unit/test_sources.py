@@ -8,22 +8,22 @@ import pytest
 from tests.support.plans import ROWS, SECOND, hopping, logical_plan, plan_of
 from tidegate.errors import PlanError
 from tidegate.optimize import optimize
-from tidegate.plan.feeds import Source, Union
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.passages import Reorder
+from tidegate.plan.pass_through import Reorder
 from tidegate.plan.policies import Reassign, SideOutput
+from tidegate.plan.sources import Source, Union
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.testing import KernelHost
 from tidegate.testing.table import instant_of
 
 PLAN = logical_plan(hopping(10 * SECOND))
-SOURCE = PLAN.feed
+SOURCE = PLAN.upstream
 STAMPED = replace(SOURCE, declared=ProcessingTime(Micros(SECOND)))
 
 
 def test_sources_of_one_kind_are_united():
     slower = replace(SOURCE, tolerance=Micros(5))
-    plan = PLAN.with_feed(Union((SOURCE, slower)))
+    plan = PLAN.with_upstream(Union((SOURCE, slower)))
     assert plan.sources == (SOURCE, slower)
     assert plan.schema == PLAN.schema
     # Each source reads only what is needed.
@@ -56,7 +56,7 @@ def test_rows_stamped_as_they_come_have_no_late_channel():
 
 def test_a_clock_that_goes_back_loses_no_row():
     """The stamp of a later batch lies before the watermark: the row counts where time already is."""
-    host = KernelHost(optimize(PLAN.with_feed(STAMPED)))
+    host = KernelHost(optimize(PLAN.with_upstream(STAMPED)))
     host.batch([{"ts": instant_of(95 * SECOND), "user": "ann"}])
     back = host.batch([{"ts": instant_of(20 * SECOND), "user": "ann"}])
     assert back.counts["late_dropped"] == 0
@@ -67,7 +67,7 @@ def test_a_clock_that_goes_back_loses_no_row():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_every_united_source_of_processing_time_is_never_late(order):
     both = [STAMPED, replace(STAMPED, tolerance=Micros(7))]
-    plan = optimize(PLAN.with_feed(Union(tuple(both[i] for i in order))))
+    plan = optimize(PLAN.with_upstream(Union(tuple(both[i] for i in order))))
     assert isinstance(plan.late, Reassign)
 
 

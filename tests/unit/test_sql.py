@@ -10,8 +10,8 @@ from tidegate import sql
 from tidegate.api.events import Events
 from tidegate.dataflow import compile
 from tidegate.errors import SqlError
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.declare import declare_source
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import declare_source
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import Insert, Program, Projection, SinkTable, Stream
 from tidegate.sql.compiler import program_of
@@ -511,7 +511,7 @@ def test_results_go_on_by_their_end_if_a_window_does_not_say():
         WITH minutes AS (SELECT count(*) AS n FROM clicks GROUP BY tumblingwindow('mi', 1))
         SELECT max(n) AS most FROM minutes GROUP BY tumblingwindow('hh', 1)
     """)
-    assert insert.plan.feed.time == "window_end"
+    assert insert.plan.upstream.time == "window_end"
 
 
 def test_streams_are_united():

@@ -8,8 +8,8 @@ from tests.support.plan_facts import facts
 from tests.unit.test_sql import BY_USER, CLICKS, query, shown
 from tidegate.api.events import Events
 from tidegate.errors import SqlError
-from tidegate.plan.declare import declare_source
 from tidegate.plan.nodes import Join
+from tidegate.plan.sources import declare_source
 from tidegate.sql import Projection
 
 LEFT = BY_USER.window(tg.tumbling("10 s"))

@@ -4,9 +4,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tidegate.columnar import ipc
 from tidegate.errors import StateError
-from tidegate.operators import blobs
-from tidegate.operators.state import (
+from tidegate.state.pages import (
     KEY,
     BucketState,
     Manifest,
@@ -163,8 +163,8 @@ def test_the_state_of_another_plan_is_refused():
 
 
 def test_the_manifest_of_another_format_is_refused():
-    store = MemoryPages(manifest=bytes([blobs.VERSION + 1]) + b"{}")
-    expected = f"stored in format {blobs.VERSION + 1}, but this version reads format {blobs.VERSION}"
+    store = MemoryPages(manifest=bytes([ipc.VERSION + 1]) + b"{}")
+    expected = f"stored in format {ipc.VERSION + 1}, but this version reads format {ipc.VERSION}"
     with pytest.raises(StateError, match=expected):
         BucketState(store, "plan")
 

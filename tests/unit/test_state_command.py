@@ -9,10 +9,10 @@ from tidegate import cli
 from tidegate.cli import state as command
 from tidegate.dataflow import compile
 from tidegate.dataflow.identity import identity_of
+from tidegate.kernels.messages import Message
 from tidegate.observe.metrics import Metrics
-from tidegate.operators.messages import Message
-from tidegate.spark.checkpoint import Drained, claim
-from tidegate.spark.summary import StateNote, StateSummary
+from tidegate.spark.checkpoint.metadata import Drained, register_query
+from tidegate.spark.checkpoint.state_summary import StateSummary, StateSummaryFile
 
 PLAN = plan_of(hopping(60_000_000))
 IDENTITY = identity_of(compile(PLAN), 2, 2)
@@ -36,14 +36,14 @@ def _no_spark(monkeypatch):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    claim(tmp_path.as_uri(), IDENTITY)
+    register_query(tmp_path.as_uri(), IDENTITY)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "7").touch()
     return tmp_path
 
 
 def note(checkpoint, batch, *buckets):
-    StateNote(batch, {0: dict(enumerate(buckets))}).write(checkpoint.as_uri())
+    StateSummaryFile(batch, {0: dict(enumerate(buckets))}).write(checkpoint.as_uri())
 
 
 def shown(checkpoint, capsys, *options):
@@ -135,14 +135,14 @@ def test_a_run_goes_on_from_the_note_before_it(tmp_path):
     assert metrics.totals()["state_rows"] == 6
     metrics.record(1, kept(**HELD | {"rows": 10}), 0)
     summary.write(1)
-    [buckets] = StateNote.read(tmp_path.as_uri()).kept.values()
+    [buckets] = StateSummaryFile.read(tmp_path.as_uri()).kept.values()
     assert {bucket: held["rows"] for bucket, held in buckets.items()} == {0: 10, 1: 3}
     assert metrics.totals()["state_rows"] == 13
 
 
 @pytest.mark.parametrize("batch", [3, 4])
 def test_the_batch_of_the_note_may_be_run_again(tmp_path, batch):
-    StateNote(3, {0: {0: HELD}}).write(tmp_path.as_uri())
+    StateSummaryFile(3, {0: {0: HELD}}).write(tmp_path.as_uri())
     metrics, summary = a_run(tmp_path)
     summary.begin(batch)
     assert metrics.totals()["state_rows"] == 3
@@ -157,15 +157,15 @@ def test_operators_that_differ_in_nothing_keep_apart_what_each_has(tmp_path):
     summary.begin(1)
     metrics.record(1, kept(vertex=1, **HELD | {"rows": 8}), 0)
     summary.write(1)
-    kept_now = StateNote.read(tmp_path.as_uri()).kept
+    kept_now = StateSummaryFile.read(tmp_path.as_uri()).kept
     assert {vertex: buckets[0]["rows"] for vertex, buckets in kept_now.items()} == {0: 3, 1: 8}
 
 
 @pytest.mark.parametrize("batch", [2, 5], ids=["back", "ahead"])
 def test_a_note_that_does_not_fit_is_removed_and_none_is_written(tmp_path, batch):
-    StateNote(3, {0: {0: HELD}}).write(tmp_path.as_uri())
+    StateSummaryFile(3, {0: {0: HELD}}).write(tmp_path.as_uri())
     metrics, summary = a_run(tmp_path)
     summary.begin(batch)
     metrics.record(batch, kept(**HELD), 0)
     summary.write(batch)
-    assert StateNote.read(tmp_path.as_uri()) is None
+    assert StateSummaryFile.read(tmp_path.as_uri()) is None

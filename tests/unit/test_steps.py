@@ -30,19 +30,19 @@ from tidegate.api.events import Events
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.errors import ColumnNotFound, PlanError, StepError, TypeMismatch
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.messages import Message
-from tidegate.operators.shedding import Decision
-from tidegate.operators.steps import filter_step, map_step, take_steps
-from tidegate.operators.ways import Ways
+from tidegate.kernels.messages import Message
+from tidegate.kernels.registry import kernels_of
+from tidegate.kernels.routes import Routes
+from tidegate.kernels.shedding import Decision
+from tidegate.kernels.steps import filter_step, map_step, take_steps
 from tidegate.optimize import optimize
-from tidegate.plan.columns import TIMESTAMP
-from tidegate.plan.feeds import Derived, Source, Union
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.nodes import Together
-from tidegate.plan.passages import Admit
+from tidegate.plan.pass_through import Admit
 from tidegate.plan.policies import SideOutput
+from tidegate.plan.schema import TIMESTAMP
 from tidegate.plan.sla import declare_sla
+from tidegate.plan.sources import Derived, Source, Union
 from tidegate.plan.steps import Fusion, Shed
 from tidegate.plan.time import Micros
 from tidegate.plan.windows import AllTime
@@ -466,8 +466,10 @@ def test_a_query_sheds_by_one_policy():
     assert compile(events().reorder().node).shedding is None
 
 
-def test_a_crossing_has_a_step():
-    with pytest.raises(PlanError, match=r"^fusion\(max_depth=0\): a crossing has one step at least$"):
+def test_a_python_stage_has_a_step():
+    with pytest.raises(
+        PlanError, match=r"^fusion\(max_depth=0\): a Python stage has one step at least$"
+    ):
         tg.fusion(max_depth=0)
 
 
@@ -748,9 +750,9 @@ def chain():
 
 def shape(fusion, feed=None):
     plan = optimize(logical_plan(TEN, feed=feed or chain()), fusion)
-    taken = plan.feed.python_stages
-    assert plan.feed.steps_taken == (feed or chain()).steps_taken
-    assert plan.feed.origin == SOURCE
+    taken = plan.upstream.python_stages
+    assert plan.upstream.steps_taken == (feed or chain()).steps_taken
+    assert plan.upstream.origin == SOURCE
     return [[step.kind for step in one.steps] for one in taken], taken[-1].packed
 
 
@@ -776,7 +778,7 @@ def test_shedding_is_a_kind_of_filter():
 def test_to_fuse_what_is_fused_changes_nothing():
     once = optimize(logical_plan(TEN, feed=chain()), Fusion(max_depth=2))
     assert optimize(once, Fusion(max_depth=2)) == once
-    assert optimize(once).feed.python_stages[0].steps == chain().steps_taken
+    assert optimize(once).upstream.python_stages[0].steps == chain().steps_taken
 
 
 @pytest.mark.parametrize("fusion", FUSIONS.values(), ids=FUSIONS)
@@ -790,8 +792,8 @@ def test_fusion_does_not_show(fusion):
 
 def test_all_columns_are_read_where_a_function_reads_them():
     read = optimize(logical_plan(TEN, feed=filtered(SOURCE, several)))
-    assert read.feed.origin.schema == SCHEMA
-    assert optimize(logical_plan(TEN)).feed.origin.schema.names == ["ts", "user"]
+    assert read.upstream.origin.schema == SCHEMA
+    assert optimize(logical_plan(TEN)).upstream.origin.schema.names == ["ts", "user"]
 
 
 # -- results side by side -------------------------------------------------------------------------
@@ -874,8 +876,8 @@ def with_numbers(plan, *numbers):
 def test_sources_are_changed_from_left_to_right():
     plan = logical_join(TEN, TEN, feeds=(Derived(reorder_plan(schema=LEFT_ROWS), "ts"), None))
     numbered = with_numbers(plan, 4, 2)
-    assert numbered.left.as_input.feed.origin.input.feed.number == 4
-    assert numbered.right.as_input.feed.number == 2
+    assert numbered.left.as_input.upstream.origin.input.upstream.number == 4
+    assert numbered.right.as_input.upstream.number == 2
     union = logical_plan(TEN, feed=filtered(Union((SOURCE, SOURCE)), several))
     assert [one.number for one in with_numbers(union, 1, 0).sources] == [1, 0]
 
@@ -959,7 +961,7 @@ def test_a_row_without_its_gap_is_an_error_only_for_the_sessions():
 
 
 def test_results_that_leave_and_go_on_leave_as_they_are():
-    """They are handed on in one crossing, whatever fusion says: steps of others are not for them."""
+    """They are handed on in one Python stage, whatever fusion says: steps of others are not for them."""
     distinct = dedupe_plan(SECOND, on=("user",), feed=SOURCE)
     plan = optimize(
         Together(
@@ -975,8 +977,8 @@ def test_results_that_leave_and_go_on_leave_as_they_are():
         ),
         FUSIONS["unfused"],
     )
-    ways = Ways.through(compile(plan), kernels_of(compile(plan)))
-    assert [(way.crossings, len(way.steps)) for way in ways.of_operators[0]] == [((), 1)]
+    routes = Routes.through(compile(plan), kernels_of(compile(plan)))
+    assert [(route.stages, len(route.steps)) for route in routes.of_operators[0]] == [((), 1)]
     result = KernelHost(plan).batch(ROWS)
     assert [row["items"] for row in result.channels["rows"]] == [1, 5]
     assert [row["n"] for row in result.channels["totals"]] == [1, 1]

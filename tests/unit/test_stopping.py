@@ -12,10 +12,10 @@ from tidegate.errors import CheckpointDrained, CheckpointTaken, StartError
 from tidegate.spark import batch_writer
 from tidegate.spark import query as queries
 from tidegate.spark.batch_writer import BatchWriter
-from tidegate.spark.checkpoint import Drained, last_begun, refuse_drained
+from tidegate.spark.checkpoint.metadata import Drained, last_begun, refuse_drained
+from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.drain import complete_drain, drain
 from tidegate.spark.interruption import BatchInterrupted
-from tidegate.spark.ownership import Ownership
 from tidegate.spark.query import Query
 
 NOTHING: Any = None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.operators.session_merge import sweep
+from tidegate.kernels.sessions.merge import sweep
 
 intervals = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-60, 60), st.integers(0, 25)), min_size=0, max_size=40

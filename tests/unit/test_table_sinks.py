@@ -27,7 +27,7 @@ from tidegate.connectors import TableSink, Target
 from tidegate.connectors import duckdb as duckdb_files
 from tidegate.errors import SinkError
 from tidegate.plan.channels import OP, WINDOW_COLUMNS
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 
 COUNTS = pa.schema([("user", pa.string()), ("shop", pa.int64()), *WINDOW_COLUMNS, ("n", pa.int64())])
 IDENTITY = ("user", "shop", "window_start", "window_end")

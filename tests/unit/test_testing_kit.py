@@ -10,8 +10,8 @@ import pytest
 from tests.oracle import Oracle
 from tests.support.plans import ROWS, SCHEMA, TIMESTAMP, hopping, plan_of, session
 from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkGenerator
-from tidegate.operators import aggregates as a
-from tidegate.operators.row_text import row_text
+from tidegate.kernels import aggregates as a
+from tidegate.kernels.row_text import row_text
 from tidegate.plan.policies import Retracting
 from tidegate.testing import BatchResult, KernelHost, differences, rows, text
 from tidegate.testing.table import NOON, at, instant_of, micros_of

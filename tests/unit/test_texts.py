@@ -9,10 +9,10 @@ import tidegate as tg
 from tests.golden import assert_golden
 from tidegate import sql
 from tidegate.dataflow import compile
+from tidegate.kernels.messages import Message
 from tidegate.observe.metrics import Metrics
-from tidegate.operators.messages import Message
-from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.event_time import EventTimeTypes
+from tidegate.plan.schema import TIMESTAMP
 from tidegate.spark.query import Query
 from tidegate.testing import Stream
 

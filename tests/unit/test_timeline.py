@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tidegate.operators.timeline import Timeline
+from tidegate.columnar.timeline import Timeline
 
 #: Times that leave room for keys in one word, and times that do not.
 SPANS = {

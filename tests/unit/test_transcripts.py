@@ -71,7 +71,7 @@ def test_nothing_is_left_of_it(transcript):
 def test_steps_are_fused_into_one_python_stage_or_not_at_all(fusion, stages):
     for transcript in TRANSCRIPTS:
         plan = optimize(runner.with_idle_steps(transcript).plan, FUSIONS[fusion])
-        assert [len(one.feed.python_stages) for one in plan.inputs] == [stages] * len(plan.inputs)
+        assert [len(one.upstream.python_stages) for one in plan.inputs] == [stages] * len(plan.inputs)
 
 
 def test_one_transcript_has_rows_that_lack_their_gap():

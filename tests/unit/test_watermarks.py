@@ -255,7 +255,7 @@ def test_only_sources_are_given_watermarks():
     with pytest.raises(WatermarkViolation) as raised:
         graph.advance("join", 5)
     assert raised.value.operator == "join"
-    assert raised.value.reason == "it is fed by others, which give it its watermark"
+    assert raised.value.reason == "it reads others, which give it its watermark"
 
 
 def test_an_operator_that_reads_what_does_not_exist_is_refused():
@@ -273,7 +273,7 @@ def test_an_operator_that_reads_what_does_not_exist_is_refused():
     ],
 )
 def test_circles_are_refused(circle):
-    with pytest.raises(PlanError, match=r"operators feed each other in a circle: .* ← "):
+    with pytest.raises(PlanError, match=r"operators read each other in a circle: .* ← "):
         WatermarkPropagator(circle)
 
 

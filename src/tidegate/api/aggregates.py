@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 
 
 def count(column: str | None = None) -> Aggregate:

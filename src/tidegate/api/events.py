@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tidegate.dataflow import compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.errors import PlanError, TidegateWarning
-from tidegate.operators.kernels import kernels_of
-from tidegate.operators.steps import filter_step, map_step
+from tidegate.kernels.registry import kernels_of
+from tidegate.kernels.steps import filter_step, map_step
 from tidegate.optimize import optimize
-from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.columns import shortened
-from tidegate.plan.declare import Time, declare_source
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.event_time import At
-from tidegate.plan.feeds import Derived, Feed, Node, Source, Stepped, Union
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
 from tidegate.plan.nodes import Join, Output, Plan
-from tidegate.plan.passages import Admit, Dedupe, Reorder
+from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -37,7 +34,9 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
+from tidegate.plan.schema import shortened
 from tidegate.plan.sla import Sla
+from tidegate.plan.sources import Derived, Node, Source, Stepped, Time, Union, Upstream, declare_source
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 from tidegate.plan.time import Duration, ProcessingTime, micros
 from tidegate.plan.windowing import Aggregation, Emit, WindowBy
@@ -45,8 +44,8 @@ from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:
     from tidegate.connectors import Sink
-    from tidegate.spark.pacing import Pace
     from tidegate.spark.query import Query
+    from tidegate.spark.rate_control import Pace
     from tidegate.spark.schema import DataFrame
 
 
@@ -80,8 +79,8 @@ def events(
     """
     if not hasattr(df, "isStreaming"):
         raise PlanError(f"events() takes a Spark DataFrame, got {type(df).__name__}")
-    from tidegate.spark.folder import as_read
     from tidegate.spark.schema import arrow_schema
+    from tidegate.spark.sources.folder import as_read
 
     source = declare_source(
         arrow_schema(df),
@@ -133,7 +132,7 @@ class Stream:
     frames: tuple[DataFrame, ...]
 
     @property
-    def feed(self) -> Feed:
+    def upstream(self) -> Upstream:
         """The plan that the rows come from."""
         raise NotImplementedError
 
@@ -155,7 +154,7 @@ class Stream:
 
         >>> visits = tg.events(clicks_df, time="ts").key_by("user").window(tg.session("30 minutes"))
         """
-        return KeyedEvents(self.frames, KeyBy(self.feed, columns))
+        return KeyedEvents(self.frames, KeyBy(self.upstream, columns))
 
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
@@ -189,7 +188,7 @@ class Stream:
 
     def dedupe(
         self, *, on: str | Sequence[str], within: Duration, late: LatePolicy = DROP
-    ) -> PassedEvents:
+    ) -> ForwardedEvents:
         """The first row of each id to arrive; the others are counted as `duplicates_filtered`.
 
         `on` are the columns that make up the id. It is remembered until the watermark has passed the
@@ -201,10 +200,10 @@ class Stream:
         >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
         """
         columns = (on,) if isinstance(on, str) else tuple(on)
-        plan = Dedupe(KeyBy(self.feed, columns), micros(within, "within"), _policy(late))
-        return PassedEvents(self.frames, plan)
+        plan = Dedupe(KeyBy(self.upstream, columns), micros(within, "within"), _policy(late))
+        return ForwardedEvents(self.frames, plan)
 
-    def admit(self, sla: Sla, *, stream: str | Sequence[str] = ()) -> PassedEvents:
+    def admit(self, sla: Sla, *, stream: str | Sequence[str] = ()) -> ForwardedEvents:
         """The rows that the limits of `tg.sla(…)` allow; the others go to the channel `rejected`.
 
         `stream` is the column, or the columns, that tell streams apart: each has limits of its own.
@@ -223,7 +222,7 @@ class Stream:
                 "they did, as in tg.sla('gold', arrival='received_at')"
             )
         columns = (stream,) if isinstance(stream, str) else tuple(stream)
-        return PassedEvents(self.frames, Admit(KeyBy(self.feed, columns), sla))
+        return ForwardedEvents(self.frames, Admit(KeyBy(self.upstream, columns), sla))
 
     def map(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
         """Rows as a function makes them of these, many at a time.
@@ -245,8 +244,8 @@ class Stream:
         +----+----+
         <BLANKLINE>
         """
-        step = map_step(function, frames, self.feed.schema, self.feed.time)
-        return Events(self.frames, Stepped(self.feed, (step,)))
+        step = map_step(function, frames, self.upstream.schema, self.upstream.time)
+        return Events(self.frames, Stepped(self.upstream, (step,)))
 
     def filter(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
         """The rows for which a function says true, asked for many at a time.
@@ -256,8 +255,8 @@ class Stream:
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").filter(lambda rows: rows["price"] > 2)
         """
-        step = filter_step(function, frames, self.feed.schema)
-        return Events(self.frames, Stepped(self.feed, (step,)))
+        step = filter_step(function, frames, self.upstream.schema)
+        return Events(self.frames, Stepped(self.upstream, (step,)))
 
     def shed(self, policy: Policy = "strict", *, priority: str | None = None) -> Events:
         """The rows that the load allows: when it is too high, some go to the channel `shed`.
@@ -270,8 +269,8 @@ class Stream:
         >>> tg.events(clicks_df, time="ts").shed().key_by("user").agg(n=tg.count()).channels
         ('main', 'errors', 'shed')
         """
-        step = Shed(policy, priority, self.feed.schema)
-        return Events(self.frames, Stepped(self.feed, (step,)))
+        step = Shed(policy, priority, self.upstream.schema)
+        return Events(self.frames, Stepped(self.upstream, (step,)))
 
 
 @dataclass(frozen=True)
@@ -279,13 +278,13 @@ class Events(Stream):
     """Rows with an event time."""
 
     frames: tuple[DataFrame, ...]
-    node: Feed
+    node: Upstream
 
     def __repr__(self) -> str:
         return shown(self, None if self.node.children else f"by {self.node.time}")
 
     @property
-    def feed(self) -> Feed:
+    def upstream(self) -> Upstream:
         return self.node
 
 
@@ -296,13 +295,13 @@ def of_one_kind(*frames: DataFrame, what: str) -> tuple[DataFrame, ...]:
 
 
 def _sources(events: Stream) -> tuple[Source, ...]:
-    feed = events.feed
-    if feed.steps_taken or feed.operator is not None:
+    upstream = events.upstream
+    if upstream.steps_taken or upstream.operator is not None:
         raise PlanError(
             "union() takes events of sources; results of operators, and rows after steps, cannot be "
             "united: unite the sources first"
         )
-    return feed.sources
+    return upstream.sources
 
 
 @dataclass(frozen=True)
@@ -499,7 +498,7 @@ class Startable:
         `sinks={"main": …, "late rows": …}`. A channel has one sink, given in one of the two ways.
         `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`. With a
         `pace` the query's metrics say how many rows batches should have; folders that were read with
-        one (`tg.read_folder`) need none here. `fusion` says which steps share a crossing to Python.
+        one (`tg.read_folder`) need none here. `fusion` says which steps share a Python stage.
         """
         from tidegate.spark import query
         from tidegate.spark.start_options import StartOptions, sinks_by_channel
@@ -596,7 +595,7 @@ class Rows(Runnable):
 
 
 @dataclass(frozen=True)
-class PassedEvents(Stream, Runnable):
+class ForwardedEvents(Stream, Runnable):
     """Events that have passed an operator one by one: they go on, or leave as they are."""
 
     frames: tuple[DataFrame, ...]
@@ -610,5 +609,5 @@ class PassedEvents(Stream, Runnable):
         return self.plan
 
     @property
-    def feed(self) -> Feed:
-        return Derived(self.plan, self.plan.feed.time)
+    def upstream(self) -> Upstream:
+        return Derived(self.plan, self.plan.upstream.time)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from tidegate.connectors.folder import Order
 from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros
-from tidegate.spark.pacing import Pace
+from tidegate.spark.rate_control import Pace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ def read_folder(  # noqa: PLR0913
     >>> clicks.isStreaming
     True
     """
-    from tidegate.spark import folder
+    from tidegate.spark.sources import folder
 
     if invalid_fields not in ("null", "errors"):
         raise PlanError(f"read_folder(invalid_fields={invalid_fields!r}): it is 'null' or 'errors'")

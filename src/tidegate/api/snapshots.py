@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.operators.snapshot import Snapshot, decode
+from tidegate.kernels.snapshot import Snapshot, decode
 
 
 def read_snapshot(data: bytes) -> Snapshot:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tidegate.api.events import Runnable, Startable, of_one_kind
 from tidegate.dataflow import compile
 from tidegate.errors import PlanError
-from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Output, Together
+from tidegate.plan.sources import Source
 
 if TYPE_CHECKING:
     from tidegate.spark.schema import DataFrame

@@ -11,8 +11,8 @@ from tidegate.cli.session import end_on_sigterm, session
 from tidegate.errors import StateError
 
 if TYPE_CHECKING:
-    from tidegate.spark.ownership import Owner
-    from tidegate.spark.repair import Repair
+    from tidegate.spark.checkpoint.ownership import Owner
+    from tidegate.spark.checkpoint.repair import Repair
 
 
 def run(arguments: Namespace) -> int:
@@ -21,15 +21,15 @@ def run(arguments: Namespace) -> int:
         folder = arguments.checkpoint
         raise StateError(f"{folder} is no checkpoint of tidegate: there is no tidegate.json in it")
     from tidegate.connectors import location
-    from tidegate.spark.checkpoint import refuse_drained
-    from tidegate.spark.ownership import Ownership, owner_of
+    from tidegate.spark.checkpoint.metadata import refuse_drained
+    from tidegate.spark.checkpoint.ownership import Ownership, owner_of
 
     checkpoint = location(str(arguments.checkpoint))
     refuse_drained(checkpoint)  # no start would replay anything
     owner = owner_of(checkpoint)
     _refuse_while_alive(owner)
     with session(arguments) as spark:
-        from tidegate.spark.repair import carry_out, planned
+        from tidegate.spark.checkpoint.repair import carry_out, planned
 
         repair, problems = planned(spark, checkpoint, arguments.to)
     if repair is None:
@@ -54,7 +54,7 @@ def _refuse_while_alive(owner: Owner | None) -> None:
 
 
 def _told(checkpoint: str, repair: Repair, problems: list[str], owner: Owner | None) -> Iterator[str]:
-    from tidegate.spark.repair import offsets_of, taken_by
+    from tidegate.spark.checkpoint.repair import offsets_of, taken_by
 
     yield from problems
     after = f"after batch {repair.version - 1}" if repair.version else "before any batch"

@@ -37,7 +37,7 @@ def run(arguments: Namespace) -> int:
 def _answer(spark: Any, asked: Insert, arguments: Namespace) -> pa.Table:
     """The first rows in the order of their columns, and one more if there are any."""
     from tidegate.pipeline.start import answer
-    from tidegate.plan.columns import is_key_type
+    from tidegate.plan.schema import is_key_type
     from tidegate.spark.schema import arrow_schema
 
     try:

@@ -14,7 +14,7 @@ from tidegate.dataflow.identity import lines
 from tidegate.errors import StateError
 
 if TYPE_CHECKING:
-    from tidegate.spark.summary import OperatorState
+    from tidegate.spark.checkpoint.state_summary import OperatorState
 
 
 def run(arguments: Namespace) -> int:
@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
 
 def _export(arguments: Namespace) -> int:
     with session(arguments) as spark:
-        from tidegate.spark.inspection import snapshot_of
+        from tidegate.spark.checkpoint.inspection import snapshot_of
 
         exported = snapshot_of(spark, str(arguments.checkpoint))
     arguments.export.write_bytes(exported)
@@ -47,8 +47,8 @@ def _export(arguments: Namespace) -> int:
 def _noted(checkpoint: str) -> list[OperatorState] | None:
     """What the query has written down after its last batch, if that is all there is to know."""
     from tidegate.connectors import location
-    from tidegate.spark.checkpoint import last_batch, stored_identity
-    from tidegate.spark.summary import summary_of
+    from tidegate.spark.checkpoint.metadata import last_batch, stored_identity
+    from tidegate.spark.checkpoint.state_summary import summary_of
 
     place = location(checkpoint)
     identity = stored_identity(place)
@@ -58,7 +58,7 @@ def _noted(checkpoint: str) -> list[OperatorState] | None:
 def _read(arguments: Namespace) -> list[OperatorState]:
     """What Spark finds in the stored state."""
     with session(arguments) as spark:
-        from tidegate.spark.inspection import states_of
+        from tidegate.spark.checkpoint.inspection import states_of
 
         return states_of(spark, str(arguments.checkpoint))
 
@@ -70,7 +70,7 @@ def _as_of(states: list[OperatorState]) -> list[str]:
 def _drained(checkpoint: str) -> list[str]:
     """What is stored of a drained query has been emitted."""
     from tidegate.connectors import location
-    from tidegate.spark.checkpoint import Drained
+    from tidegate.spark.checkpoint.metadata import Drained
 
     drained = Drained.of(location(checkpoint))
     if drained is None:

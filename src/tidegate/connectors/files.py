@@ -1,8 +1,8 @@
 """Files in a folder: the rows of a channel, each batch of them once.
 
-Spark writes the files of a batch aside; they are moved into place, and then the folder's note says
-that the batch is there. The note is the commit: a batch that it names is never touched again, and of
-one that it does not name yet, whatever a killed attempt has moved is taken out by the next.
+Spark writes the files of a batch into a folder of their own. They are moved into place, and then the
+folder's metadata file lists the batch. That file is the commit: a batch that it lists is never touched
+again. If an attempt is killed before that, the next one removes the files that it has moved.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from pyarrow import fs
 
-from tidegate.connectors.notes import read_note, write_note
+from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import Target, for_spark, location
 from tidegate.errors import SinkError
 
 #: Which channel of which query fills the folder, and how far it has got. Readers skip such names.
-NOTE = "_tidegate_batches"
+METADATA = "_tidegate_batches"
 #: Files on their way into the folder.
 STAGING = "_staging"
 
@@ -43,7 +43,7 @@ class FileSink:
 
 @dataclass(frozen=True)
 class Written:
-    """What the note says."""
+    """What the metadata file says."""
 
     query: str
     channel: str
@@ -76,7 +76,7 @@ class Folder:
         shown = self._with_seconds(rows) if self.format == "json" else rows
         shown.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
         self._put_in_place(attempt, batch_id)
-        write_note(self._note, asdict(Written(self.target.query, self.target.channel, batch_id)))
+        write_metadata(self._metadata, asdict(Written(self.target.query, self.target.channel, batch_id)))
 
     def _with_seconds(self, rows: Any) -> Any:
         """Intervals of ours as numbers: JSON has none, and Spark would write SQL for them."""
@@ -88,7 +88,7 @@ class Folder:
 
     def last_batch(self) -> int | None:
         """The last batch that is there, or None before any."""
-        written = read_note(self._note, lambda note: Written(**note), SinkError)
+        written = read_metadata(self._metadata, lambda stored: Written(**stored), SinkError)
         if written is None:
             return None
         if (written.query, written.channel) != (self.target.query, self.target.channel):
@@ -111,5 +111,5 @@ class Folder:
         filesystem.delete_dir(posixpath.join(folder, STAGING, str(batch_id)))
 
     @property
-    def _note(self) -> str:
-        return posixpath.join(self.path, NOTE)
+    def _metadata(self) -> str:
+        return posixpath.join(self.path, METADATA)

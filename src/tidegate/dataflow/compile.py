@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
 from tidegate.errors import PlanError
-from tidegate.plan.channels import ERROR_CHANNEL, ERRORS
-from tidegate.plan.counters import COUNTERS
-from tidegate.plan.feeds import Source
+from tidegate.plan.channels import COUNTERS, ERROR_CHANNEL, ERRORS
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output, Plan
+from tidegate.plan.sources import Source
 from tidegate.plan.steps import Policy
 from tidegate.plan.time import Micros
 
-#: What an input reads that no operator feeds, in checkpoints.
+#: What an input reads that is not another operator, in checkpoints.
 SOURCES = "sources"
 
 
@@ -73,10 +72,10 @@ class _Builder:
 
     def _upstream(self, one: Input) -> int | tuple[int, ...]:
         """Another vertex, or sources. Branches share those they have in common; others share none."""
-        if one.feed.operator is not None:
-            return self.add(one.feed.operator)
+        if one.upstream.operator is not None:
+            return self.add(one.upstream.operator)
         numbers = []
-        for source in one.feed.read:
+        for source in one.upstream.read:
             number = source.number if self.shares else len(self.sources)
             self.sources[number] = source
             numbers.append(number)
@@ -108,17 +107,17 @@ class _Builder:
 
 
 def _edge(name: str, one: Input, upstream: int | tuple[int, ...]) -> Edge:
-    *before, last = one.feed.python_stages or (None,)
+    *before, last = one.upstream.python_stages or (None,)
     fused = last.steps if last is not None and last.packed else ()
     apart = [*before, last] if last is not None and not last.packed else before
     return Edge(
         name,
         one,
         upstream,
-        one.feed.hold_back,
+        one.upstream.watermark_delay,
         tuple(stage.steps for stage in apart),
         fused,
-        one.feed.watermark_triggered,
+        one.upstream.watermark_triggered,
     )
 
 

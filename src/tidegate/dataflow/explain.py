@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from tidegate.dataflow.compile import compile
 from tidegate.dataflow.graph import Dataflow, Edge, Vertex
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import Node, Source
 from tidegate.plan.nodes import Plan
+from tidegate.plan.sources import Node, Source
 from tidegate.plan.steps import Step
 from tidegate.plan.time import render
 

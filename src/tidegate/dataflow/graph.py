@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.plan.feeds import Source
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output
+from tidegate.plan.sources import Source
 from tidegate.plan.steps import Policy, Step
 from tidegate.plan.time import Micros
 
@@ -48,7 +48,7 @@ class Edge:
 
     @property
     def time(self) -> str:
-        return self.input.feed.time
+        return self.input.upstream.time
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -185,7 +185,7 @@ class WatermarkPropagator(Generic[Time]):
             self._order = tuple(TopologicalSorter(inputs).static_order())
         except CycleError as error:
             circle = " ← ".join(error.args[1])
-            raise PlanError(f"operators feed each other in a circle: {circle}") from None
+            raise PlanError(f"operators read each other in a circle: {circle}") from None
         self._inputs = {name: tuple(read) for name, read in inputs.items()}
         self._delays = {
             name: _length(delay, f"the delay of {name!r}") for name, delay in (delays or {}).items()
@@ -198,7 +198,7 @@ class WatermarkPropagator(Generic[Time]):
         A watermark that goes back is a `WatermarkViolation`, and changes nothing.
         """
         if self._read_by(source):
-            raise WatermarkViolation(source, "it is fed by others, which give it its watermark")
+            raise WatermarkViolation(source, "it reads others, which give it its watermark")
         self._put_out(source, _instant(watermark))
         for name in self._order:
             entering = self.input_of(name)

@@ -8,8 +8,8 @@ from dataclasses import InitVar, dataclass, field
 from threading import Lock
 
 from tidegate.dataflow import Dataflow
+from tidegate.kernels.messages import Kept, Kind, Message
 from tidegate.observe.progress import SourceProgress
-from tidegate.operators.messages import Kept, Kind, Message
 from tidegate.plan.channels import MAIN
 
 #: What is kept, by the number of an operator, then by bucket.
@@ -38,7 +38,7 @@ class Metrics:
     dataflow: InitVar[Dataflow]
     sources: SourceProgress = field(init=False)
     counters: tuple[str, ...] = field(init=False)
-    outlets: frozenset[str] = field(init=False)
+    output_channels: frozenset[str] = field(init=False)
     #: How busy the busiest machine was in the newest batch, in shares of ten thousand.
     load: dict[str, int] = field(default_factory=dict)
     _batches: dict[int, BatchCounts] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Metrics:
         self.sources = SourceProgress.of(dataflow)
         self.counters = dataflow.counters
         # Without an operator rows pass as they are.
-        self.outlets = frozenset(dataflow.outputs or {MAIN})
+        self.output_channels = frozenset(dataflow.outputs or {MAIN})
 
     def record(self, batch_id: int, messages: Iterable[Message], now: int) -> BatchCounts:
         """Take in what a batch's messages say; what they count comes back."""
@@ -99,7 +99,9 @@ class Metrics:
             for counts in (self._past, *self._batches.values()):
                 total.add(counts)
             named = dict.fromkeys((*self.counters, "rows_out"), 0) | total.counters
-            named |= {f"rows_out.{name}": rows for name, rows in total.rows.items() if name != MAIN}
+            named |= {
+                f"rows_out.{name}": rows for name, rows in total.rows.items() if rows and name != MAIN
+            }
             named["rows_out"] = self._leaving(total)
             named["late_dropped_count"] = named["late_dropped"]
             held = {"buffer_size": self._buffered(), "state_rows": self._kept_rows()}
@@ -131,7 +133,7 @@ class Metrics:
         return sum(one["rows"] or 0 for one in kept)
 
     def _leaving(self, counts: BatchCounts) -> int:
-        return sum(counts.rows[outlet] for outlet in self.outlets)
+        return sum(counts.rows[outlet] for outlet in self.output_channels)
 
     @property
     def reached(self) -> int | None:

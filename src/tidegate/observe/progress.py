@@ -51,7 +51,7 @@ class SourceProgress:
         metrics = {"watermark_emitted_count": sum(one.emitted for one in self.generators)}
         return metrics | ({"max_timestamp_seen": max(seen)} if seen else {})
 
-    def note(self) -> dict[str, dict[str, int | None]]:
+    def metadata(self) -> dict[str, dict[str, int | None]]:
         """What the clock needs to know to tell idle sources from others."""
         return {
             str(source): {"watermark": self.generators[source].watermark, "seen_at": at}

@@ -4,9 +4,9 @@ from tidegate.optimize.final_has_no_lateness import final_has_no_lateness
 from tidegate.optimize.fuse_steps import fuse_steps
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
-from tidegate.plan.feeds import Derived
 from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import Output, Plan
+from tidegate.plan.sources import Derived
 from tidegate.plan.steps import Fusion
 
 #: Rules that look at one operator.
@@ -26,11 +26,11 @@ def optimize(plan: Plan, fusion: Fusion | None = None) -> Plan:
 
 def _optimized(plan: Output, fusion: Fusion, *, prunes: bool) -> Output:
     def below(one: Input) -> Input:
-        feed = one.feed
-        if feed.operator is None:
+        upstream = one.upstream
+        if upstream.operator is None:
             return one
-        rows = Derived(_optimized(feed.operator, fusion, prunes=prunes), feed.time)
-        return one.through(feed.over(rows))
+        rows = Derived(_optimized(upstream.operator, fusion, prunes=prunes), upstream.time)
+        return one.through(upstream.over(rows))
 
     plan = plan.map_inputs(below)
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""Steps that follow each other, and packing behind them, share one crossing from Spark to Python.
+"""Steps that follow each other, and packing behind them, share one Python stage.
 
 So does the reading itself, where whoever reads can pack.
 
@@ -8,25 +8,25 @@ After:  Fused[map a, filter b] ← Events[…]
 
 from dataclasses import replace
 
-from tidegate.plan.feeds import Feed, Stepped
 from tidegate.plan.nodes import Output
+from tidegate.plan.sources import Stepped, Upstream
 from tidegate.plan.steps import Fusion, Step
 
 
 def fuse_steps(plan: Output, fusion: Fusion) -> Output:
     if not fusion.read:
         plan = plan.with_sources(lambda source: replace(source, packs=False))
-    return plan.map_inputs(lambda one: one.through(_fused(one.feed, fusion)))
+    return plan.map_inputs(lambda one: one.through(_fused(one.upstream, fusion)))
 
 
-def _fused(feed: Feed, fusion: Fusion) -> Feed:
+def _fused(upstream: Upstream, fusion: Fusion) -> Upstream:
     stages: list[tuple[Step, ...]] = []
-    for step in feed.steps_taken:
+    for step in upstream.steps_taken:
         if stages and fusion.joins(stages[-1], step):
             stages[-1] += (step,)
         else:
             stages.append((step,))
-    rows: Feed = feed.origin
+    rows: Upstream = upstream.origin
     for number, steps in enumerate(stages, 1):
         rows = Stepped(rows, steps, packed=fusion.pack and number == len(stages))
     return rows

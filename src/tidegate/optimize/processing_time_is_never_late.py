@@ -22,4 +22,4 @@ def processing_time_is_never_late(plan: Output) -> Output:
 
 
 def _never_late(one: Input) -> Input:
-    return replace(one, late=_WHATEVER_THE_CLOCK_DOES) if one.feed.processing_time else one
+    return replace(one, late=_WHATEVER_THE_CLOCK_DOES) if one.upstream.processing_time else one

@@ -12,4 +12,4 @@ from tidegate.plan.nodes import Output
 
 def prune_columns(plan: Output) -> Output:
     read = plan.columns_read
-    return plan if read is None else plan.map_inputs(lambda one: one.through(one.feed.only(read)))
+    return plan if read is None else plan.map_inputs(lambda one: one.through(one.upstream.only(read)))

@@ -16,7 +16,7 @@ from tidegate.errors import PipelineError, PlanError, did_you_mean
 from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
 from tidegate.pipeline.types import arrow_type
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Emission, LatePolicy

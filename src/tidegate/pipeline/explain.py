@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.explain import render_logical, render_physical
-from tidegate.operators.kernels import kernels_of
+from tidegate.kernels.registry import kernels_of
 from tidegate.optimize import optimize
 from tidegate.pipeline.load import Job
-from tidegate.plan.feeds import Node
 from tidegate.plan.nodes import Plan
+from tidegate.plan.sources import Node
 from tidegate.plan.time import render
 from tidegate.sql.program import Projection
 

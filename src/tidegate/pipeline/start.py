@@ -11,13 +11,13 @@ from tidegate.errors import PlanError
 from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
-from tidegate.spark.invalid_rows import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.lower import to_df
-from tidegate.spark.pacing import Pace, mark_of, marked
-from tidegate.spark.query import Query, start_passing
+from tidegate.spark.query import Query, start_pass_through
 from tidegate.spark.query import start as start_plan
-from tidegate.spark.readers import pace_of, read
+from tidegate.spark.rate_control import Pace, mark_of, marked
 from tidegate.spark.schema import spark_schema
+from tidegate.spark.sources.declared import pace_of, read
+from tidegate.spark.sources.invalid_rows import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.start_options import StartOptions
 from tidegate.sql.program import Input, Insert, Projection
 
@@ -37,7 +37,7 @@ def start(spark: Any, job: Job, *, once: bool = False) -> Query:
         sinks[MAIN] = Selected(sinks[MAIN], insert.steps, insert.kept, results)
     options = StartOptions(job.checkpoint, sinks, trigger, job.name, pace=pace)
     if insert.plan is None:
-        return start_passing(frames[0], options)
+        return start_pass_through(frames[0], options)
     if _filters(insert):
         options = replace(options, selects=partial(select, steps=insert.steps))
     return start_plan(insert.plan, frames, options)

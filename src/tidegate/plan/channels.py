@@ -1,9 +1,11 @@
 """Channels: the ways by which rows leave a query, and the columns they have there."""
 
+from __future__ import annotations
+
 import pyarrow as pa
 
 from tidegate.errors import PlanError
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 
 WINDOW_COLUMNS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 OP = pa.field("op", pa.string())
@@ -33,3 +35,30 @@ def check_channel(name: object, refusal: str) -> None:
         raise PlanError(f"{refusal}: take a text of printable letters")
     if name in (MAIN, ERROR_CHANNEL):
         raise PlanError(f"{refusal}: queries have a channel of that name already")
+
+
+#: How many rows came in: counted where they did, not again by every operator that reads them.
+ROWS_IN = "rows_in"
+
+#: Counted for every query. They reach Spark's progress and `query.metrics`.
+COUNTERS = (
+    ROWS_IN,
+    "errors",
+    "unassigned",
+    "late_rows",
+    "late_dropped",
+    "late_reassigned",
+)
+
+#: That of operators for which a row at the watermark is late: how many late rows lie exactly there.
+LATE_AT_WATERMARK = "late_rows_at_watermark"
+
+JOIN_COUNTERS = ("left_rows", "right_rows", "joined_pairs", "windows_closed")
+
+DEDUPE_COUNTERS = ("duplicates_filtered",)
+
+#: Together they are the rows that came.
+ADMISSION_COUNTERS = ("admitted", "rejected_lag", "rejected_jitter", "rejected_rate")
+
+#: Rows that a step leaves out.
+FILTERED, SHED_ROWS = "filtered", "shed"

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import LATE_COLUMNS, check_channel
-from tidegate.plan.columns import field_of, is_key_type, refuse_collisions
-from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.policies import Drop, LatePolicy, SideOutput
+from tidegate.plan.schema import field_of, is_key_type, refuse_collisions
+from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros
 
 #: A channel that rows leave by beside the results, and their columns there.
@@ -23,7 +23,7 @@ SideChannel = tuple[str, list[pa.Field]]
 class KeyBy:
     """The columns whose values get windows of their own; none makes the windows global."""
 
-    input: Feed
+    input: Upstream
     keys: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -59,32 +59,36 @@ class Input:
     lateness: Micros = Micros(0)
 
     @property
-    def feed(self) -> Feed:
+    def upstream(self) -> Upstream:
         return self.keyed.input
 
-    def through(self, feed: Feed) -> Input:
+    def through(self, upstream: Upstream) -> Input:
         """The input over other rows."""
-        return replace(self, keyed=replace(self.keyed, input=feed))
+        return replace(self, keyed=replace(self.keyed, input=upstream))
 
     @property
     def side_outputs(self) -> Iterator[SideChannel]:
         """Where late rows go, and rows that a step sets apart."""
-        for step in self.feed.steps_taken:
+        for step in self.upstream.steps_taken:
             if step.side_channel is not None:
                 yield step.side_channel, [*step.schema]
         if self.late.channel is not None:
-            yield self.late.channel, [*self.feed.schema, *LATE_COLUMNS]
+            yield self.late.channel, [*self.upstream.schema, *LATE_COLUMNS]
 
     def identity(self) -> Values:
         """The keys; of results of another operator also the time by which they go on."""
-        keys = typed(self.feed.schema, self.keyed.keys)
-        return {"keys": keys} if self.feed.operator is None else {"keys": keys, "time": self.feed.time}
+        keys = typed(self.upstream.schema, self.keyed.keys)
+        return (
+            {"keys": keys}
+            if self.upstream.operator is None
+            else {"keys": keys, "time": self.upstream.time}
+        )
 
     def settings(self) -> Values:
         return {
             "late": self.late.identity(),
-            "steps": [step.identity() for step in self.feed.steps_taken],
-            "sources": [source.settings() for source in self.feed.read],
+            "steps": [step.identity() for step in self.upstream.steps_taken],
+            "sources": [source.settings() for source in self.upstream.read],
         }
 
 
@@ -100,15 +104,37 @@ def refuse_moving_keys(keyed: KeyBy, late: LatePolicy) -> None:
         )
 
 
-def check_late(late: LatePolicy, feed: Feed) -> None:
+def check_late(late: LatePolicy, upstream: Upstream) -> None:
     """Refuse a policy that has nothing to do, and a channel that cannot be."""
-    if feed.watermark_triggered and late != Drop():
+    if upstream.watermark_triggered and late != Drop():
         raise PlanError(
             f"late={late}: results of another operator are never late; give the policy to the first"
         )
     if not isinstance(late, SideOutput):
         return
-    if feed.processing_time:
+    if upstream.processing_time:
         raise PlanError(f"late={late}: rows that are stamped with the time they come at are never late")
     check_channel(late.channel, f"late rows cannot go to a channel named {late.channel!r}")
-    refuse_collisions(feed.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
+    refuse_collisions(upstream.schema.names, [f.name for f in LATE_COLUMNS], "the late channel adds")
+
+
+#: The least tolerance that there is: Spark counts in milliseconds, and rounds up.
+_ENOUGH = "1 millisecond"
+
+
+def tie_warning(operator: str, rows: Input) -> str | None:
+    """Why rows of the highest event time may be late for an operator to which a row at W is, if so.
+
+    Without a tolerance the watermark is that time, and rows of the next micro-batch may still have it.
+    """
+    upstream, late = rows.upstream, rows.late
+    if upstream.watermark_triggered or upstream.processing_time or late.moves:
+        return None  # none of these rows is late, or they count as they are
+    if all(source.tolerance for source in upstream.sources):
+        return None
+    fate = "are dropped" if late.channel is None else f"go to the channel {late.channel!r}"
+    return (
+        f"{operator} with a tolerance of zero: a row at the watermark is late, so rows that share the "
+        f"highest event time of an earlier micro-batch {fate}; a tolerance of {_ENOUGH!r} keeps them. "
+        "The counter 'late_rows_at_watermark' says how many there were"
+    )

@@ -1,17 +1,24 @@
-"""Joins between windows: which pairs of windows can meet, how long rows stay, what pairs look like."""
+"""Joins of windows: which windows can match, how long rows are retained, what pairs look like."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, did_you_mean
-from tidegate.plan.columns import TIMESTAMP, readable, refuse_collisions
+from tidegate.errors import PlanError, Sentence, TypeMismatch, did_you_mean
+from tidegate.plan.channels import JOIN_COUNTERS
+from tidegate.plan.conditions import check_condition
+from tidegate.plan.identity import Values, typed
+from tidegate.plan.inputs import Input, KeyBy
+from tidegate.plan.operator import Operator
+from tidegate.plan.schema import TIMESTAMP, listed, readable, refuse_collisions
+from tidegate.plan.sources import Node
 from tidegate.plan.time import Micros
+from tidegate.plan.windowing import WindowBy
 from tidegate.plan.windows import Hopping, Session, Window
 
 How = Literal["inner", "left", "right", "full"]
@@ -138,7 +145,7 @@ def nulls_text(given: NullsMatch) -> str:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Retention:
     """How far the watermark may have passed a row, and its window, before its last pair is out."""
 
     time: Micros
@@ -146,18 +153,18 @@ class Reach:
     window_end: Micros
 
 
-def reach(own: Window, lateness: Micros, other: Window, others_lateness: Micros) -> Reach | None:
-    """How long a side's rows stay; None if sessions may go on for any length of time.
+def retention(own: Window, lateness: Micros, other: Window, others_lateness: Micros) -> Retention | None:
+    """How long a side's rows are retained; None if sessions may go on for any length of time.
 
-    A row stays until its own windows have closed and none that it could meet is open.
+    A row is retained until its own windows have closed and none that it could meet is open.
     """
     if isinstance(own, Hopping) and isinstance(other, Hopping):
         beyond = 0 if own == other else other.size  # windows it meets begin before its own end
         after_end = max(lateness, beyond + others_lateness)
         time = Micros(own.size + after_end)
         if own.tumbling:
-            return Reach(time, window_start=time, window_end=Micros(after_end))
-        return Reach(time, window_start=Micros(time + own.size), window_end=time)
+            return Retention(time, window_start=time, window_end=Micros(after_end))
+        return Retention(time, window_start=Micros(time + own.size), window_end=time)
     assert isinstance(own, Session)
     assert isinstance(other, Session)
     if own.max_length is None or other.max_length is None:
@@ -165,4 +172,144 @@ def reach(own: Window, lateness: Micros, other: Window, others_lateness: Micros)
     assert not isinstance(other.gap, str)
     after_end = max(lateness, max(other.gap, other.max_length) + others_lateness)
     time = Micros(own.max_length + after_end)
-    return Reach(time, window_start=time, window_end=Micros(after_end))
+    return Retention(time, window_start=time, window_end=Micros(after_end))
+
+
+@dataclass(frozen=True)
+class Join(Operator):
+    """Pairs of rows of two sides whose keys are equal and whose windows meet.
+
+    Windows of fixed length meet where they overlap, or, with `match="within"`, where the row of the
+    longer ones itself lies in the other's; sessions where they touch. `where` is a further condition
+    in SQL over the columns of a pair. Rows of a side that `how` keeps leave alone if nothing met them.
+    `nulls_match` has a flag for each key: where it is false, a row in which that key is null matches
+    nothing. Without it null equals null in every key.
+    """
+
+    left: WindowBy
+    right: WindowBy
+    how: How = "inner"
+    match: Match = "overlap"
+    where: str | None = None
+    nulls_match: NullsMatch = None
+
+    kind: ClassVar[str] = "join"
+    input_names: ClassVar[tuple[str, ...]] = SIDES
+    by_row: ClassVar[bool] = True
+    counters: ClassVar[tuple[str, ...]] = JOIN_COUNTERS
+
+    def __post_init__(self) -> None:
+        check_choices(self.how, self.match)
+        check_windows(self.left.window, self.right.window, self.match)
+        self._check_keys()
+        check_nulls_match(self.nulls_match, len(self.keyed.keys))
+        if len({source.processing_time for source in self.sources}) > 1:
+            raise PlanError("join() of event time and processing time: they do not compare")
+        pairs = self.schema  # names that pairs cannot have are refused
+        if self.where is not None:
+            check_condition(self.where, pairs, "where")
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def sides(self) -> tuple[WindowBy, WindowBy]:
+        return (self.left, self.right)
+
+    @property
+    def title(self) -> str:
+        return f"{self.left.window} × {self.right.window}"
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.left.as_input, self.right.as_input)
+
+    def with_inputs(self, inputs: Sequence[Input]) -> Join:
+        left, right = inputs
+        return replace(self, left=self.left.over(left), right=self.right.over(right))
+
+    def identity(self) -> Values:
+        kept = ({"rows": typed(side.schema, side.schema.names)} for side in self.sides)
+        inputs = (side.identity() | rows for side, rows in zip(self.sides, kept, strict=True))
+        return {
+            "kind": self.kind,
+            "inputs": self.by_input(inputs),
+            "how": self.how,
+            "match": self.match,
+            "where": self.where,
+            "strict_keys": list(self.strict_keys),
+        }
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.left.window, self.right.window)
+
+    @property
+    def keyed(self) -> KeyBy:
+        return self.left.input
+
+    @property
+    def pair(self) -> PairColumns:
+        return PairColumns.of(*(Keyed(side.schema, side.input.keys) for side in self.sides))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.pair.schema
+
+    @property
+    def no_events(self) -> Sentence | None:
+        if self.times:
+            return None
+        return (
+            "no column of these pairs has a time in all of them that lies behind by a known length; a "
+            "join of sessions needs a max_length on both sides, and of full joins either side may be "
+            "missing",
+        )
+
+    @property
+    def times(self) -> dict[str, Micros]:
+        """The columns that every result has, each with what it holds back."""
+        times: dict[str, Micros] = {}
+        for name, time, behind in zip(SIDES, self.order, self._retentions, strict=True):
+            if behind is not None and self.how in ("inner", name):
+                start, end = window_names(name)
+                times |= {time: behind.time, end: behind.window_end, start: behind.window_start}
+        return times
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        names = self.pair.names
+        sides = zip(SIDES, self.sides, strict=True)
+        return tuple(names[name][side.input.input.time] for name, side in sides)
+
+    @property
+    def strict_keys(self) -> tuple[str, ...]:
+        """The keys, by the left side's names, in which null equals nothing."""
+        flags = self.nulls_match or (True,) * len(self.keyed.keys)
+        return tuple(key for key, match in zip(self.keyed.keys, flags, strict=True) if not match)
+
+    @property
+    def _retentions(self) -> list[Retention | None]:
+        pairs = zip(self.sides, reversed(self.sides), strict=True)
+        return [retention(own.window, own.lateness, o.window, o.lateness) for own, o in pairs]
+
+    def label(self) -> str:
+        where = "" if self.where is None else f", where={self.where!r}"
+        return f"Join[{self.how}, match={self.match}{nulls_text(self.nulls_match)}{where}]"
+
+    def labels(self) -> list[str]:
+        sides = [node.label() for side in self.sides for node in (side.input, side)]
+        return [*sides, self.label()]
+
+    def _check_keys(self) -> None:
+        types = [[side.schema.field(key).type for key in side.input.keys] for side in self.sides]
+        if types[0] != types[1]:
+            left, right = (
+                listed(pa.schema([side.schema.field(key) for key in side.input.keys]))
+                for side in self.sides
+            )
+            raise TypeMismatch(
+                "join() pairs keys in their order, which must be of the same types: "
+                f"{left} on the left, {right} on the right"
+            )

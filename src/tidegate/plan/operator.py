@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import MAIN
-from tidegate.plan.feeds import Feed, Source
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input, SideChannel
+from tidegate.plan.sources import Source, Upstream
 from tidegate.plan.windows import Window
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Operator:
     # -- what most operators answer ------------------------------------------------------------------
 
     @property
-    def passes(self) -> bool:
+    def forwards(self) -> bool:
         """Do rows go on in the batch they come in? Then whoever reads them judges them as a source's."""
         return False
 
@@ -118,20 +118,20 @@ class Operator:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources at the bottom, from left to right."""
-        return tuple(source for one in self.inputs for source in one.feed.sources)
+        return tuple(source for one in self.inputs for source in one.upstream.sources)
 
     @property
     def sheds(self) -> bool:
         """Have some of its rows gone because of the load?"""
-        return any(one.feed.sheds for one in self.inputs)
+        return any(one.upstream.sheds for one in self.inputs)
 
     def with_sources(self, change: Callable[[Source], Source]) -> Self:
         """The operator over other sources, which are changed from left to right."""
-        return self.map_inputs(lambda one: one.through(one.feed.with_sources(change)))
+        return self.map_inputs(lambda one: one.through(one.upstream.with_sources(change)))
 
-    def with_feed(self, feed: Feed) -> Self:
+    def with_upstream(self, upstream: Upstream) -> Self:
         """The operator over other rows, the same on all sides."""
-        return self.map_inputs(lambda one: one.through(feed))
+        return self.map_inputs(lambda one: one.through(upstream))
 
     def map_inputs(self, change: Callable[[Input], Input]) -> Self:
         return self.with_inputs([change(one) for one in self.inputs])

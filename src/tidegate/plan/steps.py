@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal, get_args
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch, did_you_mean
-from tidegate.plan.channels import SHED
-from tidegate.plan.columns import field_of
-from tidegate.plan.counters import FILTERED, SHED_ROWS
+from tidegate.plan.channels import FILTERED, SHED, SHED_ROWS
 from tidegate.plan.identity import Values
+from tidegate.plan.schema import field_of
 
 #: What functions are given and give back: `polars.DataFrame` or `pyarrow.Table`.
 Frames = Literal["polars", "arrow"]
@@ -108,10 +107,10 @@ Step = Map | Filter | Shed
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which steps share a crossing between Spark and Python; each crossing copies every row twice.
+    """Which steps share a Python stage; each stage copies every row twice.
 
     `maps` and `filters` join steps of one kind, `across` one kind with the other, and `pack` the last
-    steps with the operator that reads them; `max_depth` is how many steps one crossing has at most.
+    steps with the operator that reads them; `max_depth` is how many steps one Python stage has at most.
 
     >>> tg.fusion(across=False)
     Fusion(maps=True, filters=True, across=False, pack=True, read=True, max_depth=32)
@@ -126,15 +125,15 @@ class Fusion:
     pack: bool = True
     #: Packing, and the steps with it, with the reading of files, where `tg.read_folder` reads them.
     read: bool = True
-    #: So many steps in one crossing at most.
+    #: So many steps in one Python stage at most.
     max_depth: int = 32
 
     def __post_init__(self) -> None:
         if self.max_depth < 1:
-            raise PlanError(f"fusion(max_depth={self.max_depth}): a crossing has one step at least")
+            raise PlanError(f"fusion(max_depth={self.max_depth}): a Python stage has one step at least")
 
     def joins(self, done: tuple[Step, ...], step: Step) -> bool:
-        """May a step run in the crossing of those before it?"""
+        """May a step run in the Python stage of those before it?"""
         if len(done) >= self.max_depth:
             return False
         if done[-1].kind != step.kind:

@@ -9,15 +9,11 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, Sentence, Term, TypeMismatch
-from tidegate.plan.aggregate import Aggregate
-from tidegate.plan.channels import OP, WINDOW_COLUMNS
-from tidegate.plan.columns import field_of, readable, refuse_collisions, refuse_unusable
+from tidegate.plan.aggregates import Aggregate, check_expressions
+from tidegate.plan.channels import LATE_AT_WATERMARK, OP, WINDOW_COLUMNS
 from tidegate.plan.conditions import check_condition
-from tidegate.plan.counters import LATE_AT_WATERMARK
-from tidegate.plan.expressions import check_expressions
-from tidegate.plan.feeds import Feed, Node
 from tidegate.plan.identity import Values, typed
-from tidegate.plan.inputs import Input, KeyBy, check_late, refuse_moving_keys
+from tidegate.plan.inputs import Input, KeyBy, check_late, refuse_moving_keys, tie_warning
 from tidegate.plan.operator import Operator
 from tidegate.plan.policies import (
     Drop,
@@ -27,7 +23,8 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.ties import tie_warning
+from tidegate.plan.schema import field_of, readable, refuse_collisions, refuse_unusable
+from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros, render
 from tidegate.plan.windows import Window
 
@@ -264,7 +261,7 @@ class Emit(Operator):
         if self.by_row or self.late.channel is not None:
             return None
         columns = [self.gap_column, *(aggregate.column for _, aggregate in self.aggregates)]
-        return {self.feed.time, *self.keyed.keys, *(name for name in columns if name is not None)}
+        return {self.upstream.time, *self.keyed.keys, *(name for name in columns if name is not None)}
 
     @property
     def tie_warning(self) -> str | None:
@@ -292,7 +289,7 @@ class Emit(Operator):
         return replace(self, input=replace(self.input, input=self.windowed.over(rows)))
 
     def identity(self) -> Values:
-        rows = self.feed.schema
+        rows = self.upstream.schema
         kept = {"rows": typed(rows, rows.names)} if self.by_row else {}
         return {
             "kind": self.kind,
@@ -318,7 +315,7 @@ class Emit(Operator):
         return self.windowed.input
 
     @property
-    def feed(self) -> Feed:
+    def upstream(self) -> Upstream:
         return self.keyed.input
 
     @property
@@ -346,7 +343,7 @@ class Emit(Operator):
         if window.by_row:
             # A row that is moved to the watermark lies at it, not behind it.
             moved = 1 if self.late.moves else 0
-            return {self.feed.time: Micros(window.reach + moved)}
+            return {self.upstream.time: Micros(window.reach + moved)}
         lateness = Micros(0) if self.final else self.windowed.lateness
         times = {"window_end": lateness}
         if window.length is None:
@@ -358,7 +355,7 @@ class Emit(Operator):
         """The times that results are in the order of: of each the first that it has."""
         if self.input.folds:
             return ()
-        return (self.feed.time if self.by_row else "window_end",)
+        return (self.upstream.time if self.by_row else "window_end",)
 
     def label(self) -> str:
         return f"Emit[{self.emission}]"

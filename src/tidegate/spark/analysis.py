@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from tidegate.plan.analysis import ExpressionRefused, Typed
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 from tidegate.spark.projections import projected
 from tidegate.spark.schema import spark_schema
 

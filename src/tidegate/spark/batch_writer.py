@@ -16,17 +16,16 @@ from tidegate.connectors import Write
 from tidegate.dataflow import Dataflow
 from tidegate.dataflow.identity import Identity
 from tidegate.errors import StartError
+from tidegate.kernels.messages import Message
 from tidegate.observe.metrics import BatchCounts, Metrics
-from tidegate.operators.messages import Message
-from tidegate.plan.channels import MAIN
-from tidegate.plan.counters import ROWS_IN
-from tidegate.spark.checkpoint import ProgressNote, last_batch
+from tidegate.plan.channels import MAIN, ROWS_IN
+from tidegate.spark.checkpoint.metadata import ProgressFile, last_batch
+from tidegate.spark.checkpoint.ownership import Ownership
+from tidegate.spark.checkpoint.state_summary import StateSummary
 from tidegate.spark.interruption import BatchInterrupted, told_in_short
-from tidegate.spark.load import Shedding
+from tidegate.spark.load_shedding import Shedding
 from tidegate.spark.lower import counted_as, is_output
-from tidegate.spark.ownership import Ownership
-from tidegate.spark.pacing import Pacing, now
-from tidegate.spark.summary import StateSummary
+from tidegate.spark.rate_control import RateControl, now
 
 #: How long a batch that came after the end waits for the query to be stopped; it takes moments.
 _LONGEST_STOP = timedelta(minutes=10)
@@ -56,8 +55,8 @@ class BatchWriter:
     writes: Mapping[str, Write]
     checkpoint: str
     ownership: Ownership
-    pacing: Pacing
-    progress: ProgressNote | None = None
+    pacing: RateControl
+    progress: ProgressFile | None = None
     shedding: Shedding | None = None
     #: What is written of the results, if not all of them: rows are counted after it.
     selects: Select | None = None
@@ -104,7 +103,7 @@ class BatchWriter:
         if self.summary is not None:
             self.summary.write(batch_id)
         if self.progress is not None:
-            self.progress.write(self.metrics.sources.note())
+            self.progress.write(self.metrics.sources.metadata())
         rows = counts.counters[ROWS_IN]
         if self.shedding is not None:
             told = self.shedding.after(batch_id, self.metrics.load, rows, now() - begun)

@@ -18,7 +18,7 @@ import pyspark.daemon
 import pyspark.sql.streaming.proto.StateMessage_pb2
 import pyspark.worker
 
-import tidegate.spark.hosting
+import tidegate.spark.host
 import tidegate.spark.lower
 
 __all__ = ["pandas", "polars", "pyarrow", "pyspark", "tidegate"]

@@ -18,16 +18,16 @@ from pyspark.sql import functions as F
 
 from tidegate.plan.nodes import Output
 from tidegate.spark.batch_writer import BatchWriter
-from tidegate.spark.checkpoint import (
+from tidegate.spark.checkpoint.metadata import (
     Drained,
     check_state_is_readable,
     stored_format,
     stored_pages,
 )
-from tidegate.spark.crossing import MESSAGE
-from tidegate.spark.event_time import quoted
 from tidegate.spark.lower import Lowered, merge_batch, page_messages, through
+from tidegate.spark.python_stages import MESSAGE
 from tidegate.spark.session import SAFE_FORMAT, state_format
+from tidegate.spark.sources.event_time import quoted
 
 _POSITION = "__tidegate_position"
 
@@ -68,10 +68,7 @@ def drain(writer: BatchWriter) -> None:
 
 
 def open_results(lowered: Lowered, checkpoint: str, now: int) -> DataFrame:
-    """What would leave the query if its stream were over: each operator's state, run to its end.
-
-    All channels are in it, as in a micro-batch: an operator may reject what another one still held.
-    """
+    """What would leave the query if its stream were over: each operator's state, run to its end."""
     spark = lowered.packed.sparkSession
     # Spark numbers operators from the end of the query.
     last = len(lowered.kernels) - 1

@@ -11,29 +11,28 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidegate.columnar import ipc
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of
 from tidegate.errors import PlanError
-from tidegate.operators import blobs
-from tidegate.operators.kernel import Clock, Kernel, Unpack
-from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.late import THE_END
-from tidegate.operators.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
-from tidegate.operators.state import BucketState, MemoryPages, state_of
-from tidegate.operators.ways import Way, Ways
+from tidegate.kernels.contract import Clock, Kernel, Unpack
+from tidegate.kernels.late import THE_END
+from tidegate.kernels.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
+from tidegate.kernels.registry import kernels_of, unpack_of
+from tidegate.kernels.routes import Route, Routes
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.steps import Fusion
-from tidegate.spark.buckets import bucket_labels
-from tidegate.spark.crossing import MESSAGE, ArrowMap, Crossings
-from tidegate.spark.hosting import Work
-from tidegate.spark.load import Decisions
-from tidegate.spark.ownership import Ownership
+from tidegate.spark.checkpoint.ownership import Ownership
+from tidegate.spark.host import Work
+from tidegate.spark.load_shedding import Decisions
 from tidegate.spark.processor import KernelProcessor
+from tidegate.spark.python_stages import MESSAGE, ArrowMap, PythonStages
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
-from tidegate.spark.sources import Reading
+from tidegate.spark.sources.reading import Reading
+from tidegate.state.pages import BucketState, MemoryPages, state_of
 
 #: The name under which Spark's progress shows the counters.
 OBSERVATION = "tidegate"
@@ -48,7 +47,7 @@ class Lowered:
 
     packed: DataFrame
     kernels: Sequence[Kernel]
-    crossings: Crossings
+    stages: PythonStages
     identity: Identity
     dataflow: Dataflow
 
@@ -74,7 +73,7 @@ class Lowered:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TaskSettings:
     """What tasks of a running query look at beside its checkpoint."""
 
     #: The file that says how far each source has come, where one may be idle.
@@ -85,14 +84,14 @@ class Surroundings:
     ownership: Ownership | None = None
 
 
-_NOTHING = Surroundings()
+_NOTHING = TaskSettings()
 
 
 def lower(
     dataflow: Dataflow,
     frames: Sequence[DataFrame],
     buckets: int | None = None,
-    beside: Surroundings = _NOTHING,
+    beside: TaskSettings = _NOTHING,
     *,
     all_leave: bool = True,
 ) -> Lowered:
@@ -104,10 +103,10 @@ def lower(
     if buckets is not None and buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
-    identity = identity_of(dataflow, len(labels), blobs.VERSION)
-    lowered = Lowered(frames[0], kernels, Crossings(labels, beside.decisions), identity, dataflow)
+    identity = identity_of(dataflow, len(labels), ipc.VERSION)
+    lowered = Lowered(frames[0], kernels, PythonStages(labels, beside.decisions), identity, dataflow)
     merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else merge_batch
-    reading = Reading(dataflow.sources, frames, lowered.crossings, beside.progress)
+    reading = Reading(dataflow.sources, frames, lowered.stages, beside.progress)
     packed = through(lowered, reading.messages, merge)
     observed = _counter_columns(dataflow, results=all_leave)
     return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
@@ -115,27 +114,27 @@ def lower(
 
 def through(
     lowered: Lowered,
-    read: Callable[[int, Sequence[Way]], DataFrame],
+    read: Callable[[int, Sequence[Route]], DataFrame],
     merge: Merge,
     beside: Callable[[int, DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """Rows of all sources through one operator after the other; `beside` may add to what each is given.
 
-    Each takes what is for it, and lets the rest pass: so operators can be fed by several others, and
-    feed several.
+    Each takes what is for it, and lets the rest pass: so operators can read several others, and
+    be read by several.
     """
     dataflow = lowered.dataflow
-    ways = Ways.through(dataflow, lowered.kernels)
+    routes = Routes.through(dataflow, lowered.kernels)
     flows: list[DataFrame] = []
     for number, kernel in enumerate(lowered.kernels):
         new = dataflow.first_read_by(dataflow.vertices[number])
-        flows += (read(source, ways.of_sources[source]) for source in new)
+        flows += (read(source, routes.of_sources[source]) for source in new)
         messages = reduce(DataFrame.unionAll, flows)
         given = messages if beside is None else beside(number, messages)
         work = Work(kernel, number, lowered.titles[number])
         messages = merge(given, work, lowered.fingerprints[number])
-        if onward := ways.of_operators.get(number):
-            messages = lowered.crossings.repack(messages, kernel, onward)
+        if onward := routes.of_operators.get(number):
+            messages = lowered.stages.repack(messages, kernel, onward)
         flows = [messages]
     return flows[0]
 
@@ -213,7 +212,7 @@ def _unpacker(unpack: Unpack) -> ArrowMap:
     def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch.column("blob"):
-                yield from unpack(blobs.decode(blob.as_py())).to_batches()
+                yield from unpack(ipc.decode(blob.as_py())).to_batches()
 
     return unpacked
 
@@ -243,3 +242,28 @@ def _counter_columns(dataflow: Dataflow, *, results: bool) -> list[Column]:
         leaving = (kind == Kind.OUTPUT) & name.isin([*dataflow.outputs])
         columns["rows_out"] = F.when(leaving, F.col("rows"))
     return [F.coalesce(F.sum(column), F.lit(0)).alias(name) for name, column in columns.items()]
+
+
+def bucket_labels(buckets: int) -> list[int]:
+    """The first labels, in counting order, of which each of as many partitions gets one."""
+    labels: dict[int, int] = {}
+    label = 0
+    while len(labels) < buckets:
+        labels.setdefault(_murmur3(label) % buckets, label)
+        label += 1
+    return sorted(labels.values())
+
+
+def _murmur3(value: int, seed: int = 42) -> int:
+    """Spark's `hash()` of an int, as a signed 32-bit number."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    h = seed ^ (k * 0x1B873593 & mask)
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

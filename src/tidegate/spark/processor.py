@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StringType, StructField, StructType
 
 if TYPE_CHECKING:
-    from tidegate.spark.hosting import HostedKernel, Work
+    from tidegate.spark.host import HostedKernel, Work
 
 # As objects, not as text: Spark would parse text in a call of its own, four times a task.
 _NAME = StructType([StructField("name", StringType())])
@@ -47,10 +47,10 @@ class KernelProcessor(StatefulProcessor):
         self._pages = handle.getMapState("pages", _NAME, _PAGE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        return self._opened().take_in(key[0], rows, timerValues)
+        return self._opened().on_rows(key[0], rows, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        return self._opened().wake(key[0], timerValues, expiredTimerInfo.getExpiryTimeInMs())
+        return self._opened().on_timer(key[0], timerValues, expiredTimerInfo.getExpiryTimeInMs())
 
     def close(self) -> None:
         if self._host is not None:
@@ -58,7 +58,7 @@ class KernelProcessor(StatefulProcessor):
 
     def _opened(self) -> HostedKernel:
         if self._host is None:
-            from tidegate.spark.hosting import HostedKernel
+            from tidegate.spark.host import HostedKernel
 
             work = pickle.loads(self._packed)
             self._host = HostedKernel(work, self._operator, self._plan, self._handle, self._pages)

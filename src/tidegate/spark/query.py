@@ -16,24 +16,24 @@ from tidegate.errors import StartError
 from tidegate.optimize import optimize
 from tidegate.plan.nodes import Plan
 from tidegate.spark.batch_writer import BatchWriter, Flow
-from tidegate.spark.checkpoint import (
-    ProgressNote,
-    claim,
-    held_batches,
+from tidegate.spark.checkpoint.inspection import snapshot_of
+from tidegate.spark.checkpoint.metadata import (
+    ProgressFile,
+    batches_to_replay,
     is_readable,
     last_begun,
     refuse_drained,
+    register_query,
     stored_format,
     stored_identity,
 )
+from tidegate.spark.checkpoint.ownership import Ownership
+from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.drain import check_can_be_drained, complete_drain, drain
-from tidegate.spark.inspection import snapshot_of
-from tidegate.spark.load import Decisions, Shedding
-from tidegate.spark.lower import Surroundings, lower
-from tidegate.spark.ownership import Ownership
-from tidegate.spark.pacing import Pacing
-from tidegate.spark.passing import Passing
-from tidegate.spark.repair import check_whole, refuse_unfinished, replay
+from tidegate.spark.load_shedding import Decisions, Shedding
+from tidegate.spark.lower import TaskSettings, lower
+from tidegate.spark.pass_through import PassThrough
+from tidegate.spark.rate_control import RateControl
 from tidegate.spark.session import (
     SAFE_FORMAT,
     SPARK_ERRORS,
@@ -165,9 +165,9 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
         return _launch(lowered, frames, options, ownership)
 
 
-def start_passing(rows: DataFrame, options: StartOptions) -> Query:
+def start_pass_through(rows: DataFrame, options: StartOptions) -> Query:
     """Start a program without operators: rows go to the main sink as they are, or to that of errors."""
-    passing = Passing.of(rows)
+    passing = PassThrough.of(rows)
     options.check_sinks(passing.dataflow)
     _refuse_unusable(options.checkpoint)
     return _launch(passing, [rows], options, Ownership.next(options.checkpoint))
@@ -197,9 +197,9 @@ def _buckets(options: StartOptions) -> int | None:
     return options.buckets
 
 
-def _surroundings(dataflow: Dataflow, checkpoint: str, ownership: Ownership) -> Surroundings:
-    return Surroundings(
-        ProgressNote(checkpoint).path if dataflow.may_be_idle else None,
+def _surroundings(dataflow: Dataflow, checkpoint: str, ownership: Ownership) -> TaskSettings:
+    return TaskSettings(
+        ProgressFile(checkpoint).path if dataflow.may_be_idle else None,
         Decisions(checkpoint) if dataflow.shedding else None,
         ownership,
     )
@@ -212,14 +212,14 @@ def _launch(
 
     A start that does not fit leaves whoever runs alone.
     """
-    query = claim(options.checkpoint, flow.identity)
-    replayed = max(held_batches(options.checkpoint), default=-1)
+    query = register_query(options.checkpoint, flow.identity)
+    replayed = max(batches_to_replay(options.checkpoint), default=-1)
     writer = BatchWriter(
         flow,
         options.prepared(flow.dataflow, query, replayed),
         options.checkpoint,
         ownership,
-        Pacing.of(frames, options.pace, options.checkpoint),
+        RateControl.of(frames, options.pace, options.checkpoint),
         selects=options.selects,
     )
     ownership.take(options.described_sinks)
@@ -233,7 +233,7 @@ def _launch(
 def _run(writer: BatchWriter, options: StartOptions) -> Query:
     dataflow, checkpoint = writer.flow.dataflow, options.checkpoint
     if dataflow.may_be_idle:
-        writer.progress = ProgressNote(checkpoint)
+        writer.progress = ProgressFile(checkpoint)
         writer.progress.clear()
     if dataflow.shedding is not None:
         writer.shedding = Shedding.of(dataflow.shedding, checkpoint)

@@ -15,7 +15,7 @@ from tidegate.errors import ChannelError, did_you_mean
 from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.steps import Fusion
 from tidegate.spark.batch_writer import Select
-from tidegate.spark.pacing import Pace
+from tidegate.spark.rate_control import Pace
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def sinks_by_channel(
 
 
 def described(sink: Sink) -> str:
-    """A sink as the owner's note has it: nothing that could be a secret, as a database's address."""
+    """A sink as the owner's file has it: nothing that could be a secret, as a database's address."""
     match sink:
         case FileSink(path, format):
             return f"{format} files in {path}"

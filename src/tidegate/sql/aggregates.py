@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 from tidegate.sql.source import Text
 from tidegate.sql.spans import Call, Span, calls_in
 from tidegate.sql.tokens import words

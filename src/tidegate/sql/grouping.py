@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tidegate.plan.aggregate import Aggregate
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import OP
 from tidegate.plan.event_time import EVENT_TIME
 from tidegate.plan.inputs import KeyBy
@@ -56,9 +56,9 @@ def grouped(
     if isinstance(windows, WindowTable):
         _check_partition(text, rows, results, windows)
     columns, having = results.selected(), results.having()
-    feed, inputs, sinks_before = rows.feed(call)
+    upstream, inputs, sinks_before = rows.upstream(call)
     with text.at(by[0] if by else call.place):
-        keyed = KeyBy(feed, tuple(results.keys))
+        keyed = KeyBy(upstream, tuple(results.keys))
     in_windows = windowed(text, select, call, keyed, sinks)
     plan = _plan(text, select, results, in_windows, call)
     if select.having is not None and plan.emission == OnWatermark() and in_windows.lateness:

@@ -98,7 +98,7 @@ def _windowed(
             "JOIN TABLE(TUMBLE(TABLE b, …)) AS b ON a.key = b.key",
         )
     call = rows.settled(windows.call)
-    feed, inputs, sinks_before = rows.feed(call)
+    upstream, inputs, sinks_before = rows.upstream(call)
     with text.at(place):
-        keyed = KeyBy(feed, keys)
+        keyed = KeyBy(upstream, keys)
     return Windowed(windowed(text, select, call, keyed, sinks), inputs, sinks_before)

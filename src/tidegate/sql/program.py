@@ -11,10 +11,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from tidegate.plan.columns import shortened
-from tidegate.plan.declare import declare_source
-from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Output
+from tidegate.plan.schema import shortened
+from tidegate.plan.sources import Source, declare_source
 from tidegate.plan.time import Micros, ProcessingTime
 
 #: A result column's name and the Spark SQL expression it is.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.errors import did_you_mean
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import Side
-from tidegate.plan.passages import Reorder
+from tidegate.plan.pass_through import Reorder
 from tidegate.sql.aggregates import aggregates_in
 from tidegate.sql.clauses import channel_sinks, late_policy, refuse_clauses
 from tidegate.sql.columns import Context, Expression, match
@@ -206,9 +206,9 @@ def _reorder(scope: Scope, select: Select, relation: Relation) -> Relation:
         raise text.refuse(first, "a stream can be put in the order of its event time only, ascending")
     refuse_clauses(text, select.clauses, "goes with a window in GROUP BY", ("emit", "lateness"))
     rows = _project(scope, select, relation)
-    feed, inputs = events_of(rows, first)
+    upstream, inputs = events_of(rows, first)
     with text.at(select.clauses.late.place if select.clauses.late else first):
-        plan = Reorder(KeyBy(feed, ()), late_policy(text, select.clauses, scope.sinks))
+        plan = Reorder(KeyBy(upstream, ()), late_policy(text, select.clauses, scope.sinks))
     planned = Planned(plan, inputs, channel_sinks(text, select.clauses, scope.sinks, rows.sinks))
     return of_plan(scope.context, planned, relation.alias)
 

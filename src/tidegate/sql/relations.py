@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from tidegate.errors import did_you_mean
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN, OP
-from tidegate.plan.feeds import Derived, Feed, Source, Union
 from tidegate.plan.nodes import Output
+from tidegate.plan.sources import Derived, Source, Union, Upstream
 from tidegate.sql.columns import Context, Declared, Expression, Projected, Types, match
 from tidegate.sql.identity import check_identity
 from tidegate.sql.program import Input, Insert, Projection, SinkTable, Stream
@@ -191,7 +191,7 @@ def _plain(context: Context, origin: Stream | United | Planned, schema: pa.Schem
     return Relation(context, origin, Declared(schema), names, kept=dict(zip(names, names, strict=True)))
 
 
-def events_of(relation: Relation, place: Place) -> tuple[Feed, tuple[Input, ...]]:
+def events_of(relation: Relation, place: Place) -> tuple[Upstream, tuple[Input, ...]]:
     """The rows of streams as events."""
     origin = relation.origin
     assert not isinstance(origin, Planned), "results go on by derived()"

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from tidegate.plan.analysis import Typed
 from tidegate.plan.channels import OP, WINDOW_COLUMNS
-from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.event_time import EVENT_TIME
-from tidegate.plan.feeds import Feed
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import Upstream
 from tidegate.plan.windows import Session
 from tidegate.sql.aggregates import AggregateCall
 from tidegate.sql.clauses import Sinks
@@ -173,7 +173,7 @@ class Rows:
             raise self.context.text.refuse(call.time, f"windows are over the event time, {times}")
         return None
 
-    def feed(self, call: WindowCall) -> tuple[Feed, tuple[Input, ...], Sinks]:
+    def upstream(self, call: WindowCall) -> tuple[Upstream, tuple[Input, ...], Sinks]:
         """The events that windows are over, and the sinks of operators before."""
         time, place, origin = self.time(call), call.time or call.place, self.relation.origin
         if not isinstance(origin, Planned):
@@ -181,8 +181,8 @@ class Rows:
         if self._filter is not None:
             place = self._filter
         rows = self.relation.level(self._where, None)
-        feed, planned = derived(rows, time or next(iter(origin.plan.times), ""), place)
-        return feed, planned.inputs, planned.sinks
+        upstream, planned = derived(rows, time or next(iter(origin.plan.times), ""), place)
+        return upstream, planned.inputs, planned.sinks
 
     def _with_computed(self) -> Relation:
         if not self._computed:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tidegate.plan.columns import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP
 from tidegate.sql.spans import Span, chain_at, names_at, split, whole_call
 
 _FLAT = {

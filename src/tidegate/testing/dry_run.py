@@ -10,8 +10,7 @@ from typing import ClassVar, cast
 import pyarrow as pa
 
 from tidegate.errors import PlanError, WatermarkViolation
-from tidegate.plan.channels import MAIN
-from tidegate.plan.counters import ROWS_IN
+from tidegate.plan.channels import MAIN, ROWS_IN
 from tidegate.plan.nodes import Plan
 from tidegate.testing.host import KernelHost
 from tidegate.testing.programs import Program, Session, Subject

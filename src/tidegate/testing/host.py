@@ -13,22 +13,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.dataflow.watermarks import SparkWatermarkGenerator, WatermarkAligner, WatermarkGenerator
-from tidegate.operators import blobs
-from tidegate.operators.invalid_rows import INVALID_ROW
-from tidegate.operators.kernel import Clock, Kernel, Outcome
-from tidegate.operators.kernels import kernels_of, unpack_of
-from tidegate.operators.late import THE_END
-from tidegate.operators.messages import Kind, Message
-from tidegate.operators.row_text import row_text
-from tidegate.operators.shedding import Decision
-from tidegate.operators.state import BucketState, MemoryPages, Resident
-from tidegate.operators.ways import Way, Ways, gap_at_source, pack_along
-from tidegate.plan.channels import MAIN
-from tidegate.plan.counters import ROWS_IN
-from tidegate.plan.feeds import Source
+from tidegate.kernels.contract import Clock, Kernel, Outcome
+from tidegate.kernels.invalid_rows import INVALID_ROW
+from tidegate.kernels.late import THE_END
+from tidegate.kernels.messages import Kind, Message
+from tidegate.kernels.registry import kernels_of, unpack_of
+from tidegate.kernels.routes import Route, Routes, gap_at_source, pack_along
+from tidegate.kernels.row_text import row_text
+from tidegate.kernels.shedding import Decision
+from tidegate.plan.channels import MAIN, ROWS_IN
 from tidegate.plan.nodes import Plan
+from tidegate.plan.sources import Source
+from tidegate.state.pages import BucketState, MemoryPages, Resident
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row, micros_of, to_arrow
 
@@ -59,7 +58,7 @@ class KernelHost:
     ) -> None:
         self.dataflow = compile(plan)
         self.kernels = [kernel] if kernel else kernels_of(self.dataflow)
-        self.ways = Ways.through(self.dataflow, self.kernels)
+        self.routes = Routes.through(self.dataflow, self.kernels)
         #: What is said about the load, in plans that shed.
         self.decision: Decision | None = None
         self.sources = self.dataflow.sources
@@ -126,39 +125,39 @@ class KernelHost:
         result = BatchResult(watermark)
         clock = Clock(watermark, self.now)
         messages: list[Message] = []
-        for source, ways in self.ways.of_sources.items():
-            messages += self._pack(self.sources[source], ways, rows[source], packs)
+        for source, routes in self.routes.of_sources.items():
+            messages += self._pack(self.sources[source], routes, rows[source], packs)
         for number, kernel in enumerate(self.kernels):
             merged = self._merge(number, messages, clock, worker)
-            messages = list(self._repack(kernel, self.ways.of_operators.get(number, []), merged))
+            messages = list(self._repack(kernel, self.routes.of_operators.get(number, []), merged))
         for message in messages:
             self._deliver(message, result)
         return result
 
     def _pack(
-        self, source: Source, ways: Sequence[Way], rows: Sequence[Row], packs: int
+        self, source: Source, routes: Sequence[Route], rows: Sequence[Row], packs: int
     ) -> Iterator[Message]:
         size = -(-len(rows) // packs)
         for sender, start in enumerate(range(0, len(rows), size or 1)):
             some = rows[start : start + size]
             yield Message.counter(0, ROWS_IN, len(some))
-            yield from self._along(ways, self._table(source, gap_at_source(ways), some), sender)
+            yield from self._along(routes, self._table(source, gap_at_source(routes), some), sender)
 
     def _repack(
-        self, above: Kernel, ways: Sequence[Way], messages: Iterable[Message]
+        self, above: Kernel, routes: Sequence[Route], messages: Iterable[Message]
     ) -> Iterator[Message]:
         """What one operator put out, as those that read it take it; all else passes by."""
         for message in messages:
             is_result = message.kind == Kind.OUTPUT and message.name == above.output_channel
-            if is_result and ways:
-                rows = above.unpack(blobs.decode(message.blob or b""))
-                yield from self._along(ways, rows, message.bucket)
-            if not (is_result and ways) or above.output_channel != MAIN:
+            if is_result and routes:
+                rows = above.unpack(ipc.decode(message.blob or b""))
+                yield from self._along(routes, rows, message.bucket)
+            if not (is_result and routes) or above.output_channel != MAIN:
                 yield message
 
-    def _along(self, ways: Sequence[Way], rows: pa.Table, sender: int) -> Iterator[Message]:
-        # The steps of all crossings are the same steps: what differs on Spark is where they run.
-        packed = pack_along([way.in_one() for way in ways], rows, self.decision, self._labels)
+    def _along(self, routes: Sequence[Route], rows: pa.Table, sender: int) -> Iterator[Message]:
+        # The steps of all Python stages are the same steps: what differs on Spark is where they run.
+        packed = pack_along([route.in_one() for route in routes], rows, self.decision, self._labels)
         yield from (message._replace(sender=sender) for message in packed)
 
     def _merge(
@@ -196,7 +195,7 @@ class KernelHost:
             case Message(kind=Kind.COUNTER, name=str(name), value=int(value)):
                 result.counts[name] += value
             case Message(kind=Kind.OUTPUT, name=str(channel), blob=bytes(blob)):
-                table = unpack_of(self.dataflow, self.kernels, channel)(blobs.decode(blob))
+                table = unpack_of(self.dataflow, self.kernels, channel)(ipc.decode(blob))
                 assert table.num_rows == message.rows, "a message says how many rows it holds"
                 assert table.schema.equals(self.dataflow.channels[channel]), "a channel keeps its schema"
                 result.put(channel, *table.to_pylist())

@@ -18,10 +18,10 @@ from tidegate.dataflow import compile
 from tidegate.errors import PlanError
 from tidegate.optimize import optimize
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN
-from tidegate.plan.columns import TIMESTAMP
 from tidegate.plan.event_time import EVENT_TIME, EventTime
-from tidegate.plan.feeds import Source
 from tidegate.plan.nodes import Plan
+from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.sources import Source
 from tidegate.sql import Input, Insert, Projection
 from tidegate.sql import Program as SqlProgram
 from tidegate.testing.table import Row, to_arrow
@@ -121,7 +121,7 @@ class Subject:
     #: What a batch brings: the columns of each table, by name.
     tables: Mapping[str, pa.Schema]
     #: For each source of the plan, the table that it reads, and what of it.
-    feeds: tuple[tuple[str, Selection], ...]
+    reads: tuple[tuple[str, Selection], ...]
     #: What is left of the main channel.
     main: Selection
 
@@ -145,29 +145,29 @@ class Subject:
 
     def rows_of_sources(self, tables: Mapping[str, Sequence[Row]]) -> list[list[Row]]:
         """The rows that each source of the plan has, of those that a batch brings."""
-        return [selection(tables[name]) for name, selection in self.feeds]
+        return [selection(tables[name]) for name, selection in self.reads]
 
 
 def _of_plan(node: Plan) -> Subject:
     plan = optimize(node)
     sources = compile(plan).sources
     tables = {str(number): source.row_schema for number, source in enumerate(sources, 1)}
-    feeds = tuple((name, Selection(schema)) for name, schema in tables.items())
+    reads = tuple((name, Selection(schema)) for name, schema in tables.items())
     main = compile(plan).channels.get(MAIN, pa.schema([]))
-    return Subject(plan, tables, feeds, Selection(main))
+    return Subject(plan, tables, reads, Selection(main))
 
 
 def _of_query(query: Insert, spark: Session | None) -> Subject:
     plan = None if query.plan is None else optimize(query.plan)
     sources: Sequence[Source | None] = [None] if plan is None else compile(plan).sources
     tables: dict[str, pa.Schema] = {}
-    feeds = []
+    reads = []
     for given, source in zip(query.inputs, sources, strict=True):
         name, (schema, selection) = given.stream.name, _table(given, source, spark)
         tables[name] = schema
-        feeds.append((name, selection))
-    before = feeds[0][1].after if plan is None else compile(plan).channels[MAIN]
-    return Subject(plan, tables, tuple(feeds), Selection(before, query.steps, query.kept, spark))
+        reads.append((name, selection))
+    before = reads[0][1].after if plan is None else compile(plan).channels[MAIN]
+    return Subject(plan, tables, tuple(reads), Selection(before, query.steps, query.kept, spark))
 
 
 def _table(given: Input, source: Source | None, spark: Session | None) -> tuple[pa.Schema, Selection]:

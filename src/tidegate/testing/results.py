@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.operators import aggregates as a
-from tidegate.plan.aggregate import Aggregate
+from tidegate.kernels import aggregates as a
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Plan
 from tidegate.testing.table import Row, instant_of_watermark, rows, text

@@ -1,0 +1,198 @@
+"""Many overlapping ranges of rows merged at once, in time near linear in rows plus ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tidegate.plan.aggregates import Combine
+
+_UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
+
+#: Blocks up to this size are accumulated column by column, longer ones row by row.
+_SHORT = 16
+
+_RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
+
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Ranges `low … high` (both included) of `rows`, each for the result `asking`; none is empty.
+
+    With a `level`, ranges are heads: each begins where a block of 2^level rows does, and ends in it.
+    """
+
+    rows: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    asking: np.ndarray
+    level: int | None = None
+
+
+def merge_columns(
+    columns: Columns, how: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
+) -> Columns:
+    """Merge rows `low … high` (both included) of each column that merges by itself.
+
+    Rows are cut into blocks of a power of two, of such a size that a range meets two neighbours: it is
+    the tail of one and the head of the next (a disjoint sparse table). So running results inside
+    blocks, from the left and from the right, answer every range with one operation. Nothing outside
+    a range ever touches its value, so a NaN or a huge number stays where it belongs.
+    """
+    merged = {name: values[low] for name, values in columns.items()}
+    for level, asking in _by_level(low, high):
+        tails, heads = (_Blocks.of(ends[asking], level) for ends in (low, high))
+        for name, values in columns.items():
+            ufunc = _UFUNC[how[name]]
+            tail, head = tails.from_rows(values, ufunc), heads.up_to_rows(values, ufunc)
+            merged[name][asking] = ufunc(tail, head)
+    return merged
+
+
+def _by_level(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The ranges of more than one row by the size of their blocks, which is 2^level."""
+    across, apart = binary_digits(low ^ high) - 1, binary_digits(high - low)
+    # Blocks longer than the range where one ends inside it; else those of half the size, and one does.
+    level = np.minimum(across, apart).astype(np.int8)
+    order = np.argsort(level, kind="stable")
+    edges = np.searchsorted(level[order], np.arange(level.max(initial=-1) + 2))
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        yield number, order[edges[number] : edges[number + 1]]
+
+
+def binary_digits(numbers: np.ndarray) -> np.ndarray:
+    """How many binary digits each number has."""
+    return np.frexp(numbers.astype(np.float64))[1]
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of 2^level rows that certain rows lie in, closed up; and where they lie there."""
+
+    level: int
+    numbers: np.ndarray
+    positions: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray, level: int) -> _Blocks:
+        block = rows >> level
+        asked = np.zeros(int(block.max()) + 1, dtype=bool)
+        asked[block] = True
+        number = np.cumsum(asked) - 1
+        return cls(level, np.flatnonzero(asked), (number[block] << level) | (rows & ((1 << level) - 1)))
+
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """The blocks, one below the other; what fills up the last one lies behind all rows."""
+        full = len(values) >> self.level << self.level
+        blocks = values[:full].reshape(-1, 1 << self.level)
+        if self.numbers[-1] < len(blocks):
+            return blocks[self.numbers]
+        last = np.resize(values[full:], (1, 1 << self.level))
+        return np.concatenate([blocks[self.numbers[:-1]], last])
+
+    def up_to_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
+        """Each row's block merged up to it."""
+        return self.heads(self.cut(values), ufunc)
+
+    def heads(self, blocks: np.ndarray, ufunc: Any) -> np.ndarray:
+        _accumulate(blocks, ufunc)
+        return blocks.ravel()[self.positions]
+
+    def from_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
+        """Each row's block merged from it on."""
+        blocks = self.cut(values)
+        _accumulate(blocks[:, ::-1], ufunc)
+        return blocks.ravel()[self.positions]
+
+
+def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
+    """Running results inside each block, in place."""
+    size = blocks.shape[1]
+    # Values beyond a range may overflow; nobody reads them.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if size > _SHORT:
+            ufunc.accumulate(blocks, axis=1, out=blocks)
+            return
+        for position in range(1, size):
+            ufunc(blocks[:, position - 1], blocks[:, position], out=blocks[:, position])
+
+
+def running(values: np.ndarray, block: np.ndarray, ufunc: Any) -> np.ndarray:
+    """Running results that begin anew in each block (Hillis and Steele: doubling steps)."""
+    result = values.copy()
+    step = 1
+    while step < len(values):
+        same = block[step:] == block[:-step]
+        if not same.any():
+            break
+        joined = ufunc(result[step:], result[:-step])
+        result[step:] = np.where(same, joined, result[step:])
+        step *= 2
+    return result
+
+
+def fold_pieces(
+    columns: Columns, how: Mapping[str, Combine], own: np.ndarray, pieces: Sequence[Pieces]
+) -> Columns:
+    """Merge the row that each result has of its own with the pieces it asks for."""
+    folded = {name: values[own] for name, values in columns.items()}
+    for piece in pieces:
+        if piece.level is None:
+            rows = {name: values[piece.rows] for name, values in columns.items()}
+            merged = merge_columns(rows, how, piece.low, piece.high)
+        else:
+            merged = _merge_heads(columns, how, piece, piece.level)
+        for name, values in merged.items():
+            folded[name][piece.asking] = _UFUNC[how[name]](folded[name][piece.asking], values)
+    return folded
+
+
+def _merge_heads(columns: Columns, how: Mapping[str, Combine], piece: Pieces, level: int) -> Columns:
+    blocks = _Blocks.of(piece.high, level)
+    rows = blocks.cut(piece.rows)
+    return {name: blocks.heads(values[rows], _UFUNC[how[name]]) for name, values in columns.items()}
+
+
+def merge_tree(
+    rows: pl.DataFrame,
+    merge: Callable[[pl.DataFrame, str], pl.DataFrame],
+    low: np.ndarray,
+    high: np.ndarray,
+) -> pl.DataFrame:
+    """Merge rows `low … high` (both included) when only whole states can be merged.
+
+    A binary tree over the rows: every range is the union of at most two nodes a level, so a range
+    of n rows costs 2·log n merges instead of n. `merge(states, group)` merges states per group.
+    """
+    if not len(low):
+        return rows.clear()
+    picked: list[pl.DataFrame] = []
+    left, right = low.copy(), high + 1
+    ranges = np.arange(len(low))
+    level = rows
+    order = 0
+    while len(ranges):
+        odd_left, odd_right = (left & 1) == 1, (right & 1) == 1
+        # Nodes from the left side come in row order, those from the right side in reverse.
+        for mask, node, rank in ((odd_left, left, order), (odd_right, right - 1, 10_000 - order)):
+            picked.append(
+                level[node[mask]].with_columns(
+                    **{_RANGE: pl.Series(ranges[mask]), _RANK: pl.lit(rank, dtype=pl.Int32)}
+                )
+            )
+        left, right = (left + odd_left) >> 1, (right - odd_right) >> 1
+        open_ = left < right
+        left, right, ranges = left[open_], right[open_], ranges[open_]
+        order += 1
+        if len(ranges):
+            parents = pl.Series(np.arange(len(level)) >> 1)
+            level = merge(level.with_columns(parents.alias(_NODE)), _NODE).sort(_NODE).drop(_NODE)
+    nodes = pl.concat(picked).sort(_RANGE, _RANK, maintain_order=True).drop(_RANK)
+    return merge(nodes, _RANGE).sort(_RANGE).drop(_RANGE)
