@@ -20,11 +20,19 @@ seen = set()
 
 def record(frame, event, argument):
     name = frame.f_code.co_filename
-    if event == "call" and name not in seen and frame.f_code.co_name != "<module>":
-        seen.add(name)
-        if name.startswith(package):
-            with open(log, "a") as file:
-                file.write(name[len(package) + 1 :] + chr(10))
+    if event != "call" or name in seen or not name.startswith(package) or imported(frame):
+        return
+    seen.add(name)
+    with open(log, "a") as file:
+        file.write(name[len(package) + 1 :] + chr(10))
+
+def imported(frame):
+    # Does it run because a module of the package is being imported?
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package):
+            return True
+        frame = frame.f_back
+    return False
 
 if str(os.getpid()) != os.environ["TIDEGATE_DRIVER"]:
     sys.setprofile(record)
