@@ -123,6 +123,11 @@ class Metrics:
         with self._lock:
             return self._rows_out.get(batch_id)
 
+    def rows_out_by_batch(self) -> dict[str, int]:
+        """The same for each of the last batches, by its number as text, as JSON has it."""
+        with self._lock:
+            return {str(batch): rows for batch, rows in self._rows_out.items()}
+
     def _buffered(self) -> int:
         """The rows that all buckets of all operators hold back."""
         return sum(held for (_, _, name), held in self._gauges.items() if name == "buffer_size")
