@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
 
-
 logger = logging.getLogger("tidegate")
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
