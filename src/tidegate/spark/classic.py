@@ -1,4 +1,4 @@
-"""Classic sessions, which have a JVM: no other module knows of it. `local_spark` makes one for tidegate."""
+"""Classic sessions, and the JVM behind them, of which no other module knows. `local_spark` makes one."""
 
 from __future__ import annotations
 
