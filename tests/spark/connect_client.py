@@ -144,6 +144,14 @@ def refused(spark: Any, folder: str) -> Any:
     return messages
 
 
+class Absent:
+    """Finds that what thin clients lack is not installed."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name.partition(".")[0] == "py4j" or name.startswith("pyspark.core"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def main(name: str, url: str, *arguments: str) -> None:
     from pyspark.sql import SparkSession
 
@@ -155,6 +163,5 @@ if __name__ == "__main__":
     given = sys.argv[1:]
     if given[0] == "--thin":
         given.pop(0)
-        for absent in ("py4j", "pyspark.core", "pyspark.core.context"):
-            sys.modules[absent] = None  # type: ignore[assignment]
+        sys.meta_path.insert(0, Absent())
     main(*given)
