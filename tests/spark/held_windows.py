@@ -79,7 +79,7 @@ def cluster(master: str, settings: dict[str, str]) -> Any:
     """Executors of one core each, which speculate."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    wanted = session._TUNED | SPECULATION | settings | {"spark.executorEnv.PYTHONPATH": path}
+    wanted = classic._TUNED | SPECULATION | settings | {"spark.executorEnv.PYTHONPATH": path}
     return SparkSession.builder.master(master).appName("held").config(map=wanted).getOrCreate()
 
 
