@@ -1,28 +1,27 @@
 """Every error tidegate raises on purpose.
 
-And one warning, `TidegateWarning`: the program means something, though perhaps not what its author has
-in mind.
+There is one warning, `TidegateWarning`: the program is valid, but may not do what its author expects.
 
 TidegateError
-├── PlanError                  the program cannot mean anything: raised while it is written
+├── PlanError                  the program is wrong: raised while it is built
 │   ├── DurationError          a duration that is not positive or does not parse
-│   ├── ColumnNotFound         a column the events do not have
-│   ├── TypeMismatch           a column whose type the operation cannot work on
+│   ├── ColumnNotFound         a column that the events do not have
+│   ├── TypeMismatch           a column whose type the operation does not support
 │   ├── NotMergeable           an aggregate that cannot be built from partial results
-│   ├── EmissionRefused        a strategy that cannot say what the windows do
-│   ├── SqlError               a text that is no program, with the place where it goes wrong
-│   └── PipelineError          a pipeline file that says something it cannot, with the line
+│   ├── EmissionRefused        an emit strategy that does not fit the windows
+│   ├── SqlError               SQL text that is not a valid program, with the position
+│   └── PipelineError          a pipeline file that is not valid, with the line
 ├── StartError                 the plan is fine, but this query cannot start here
 │   ├── ChannelError           sinks and channels do not match
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   ├── CheckpointDrained      the checkpoint was drained: it is finished
-│   └── SessionError           the Spark session lacks something that cannot be set from here
-├── WatermarkViolation         a watermark that went back, or came from where it cannot
-├── StepError                  a function of a map or a filter failed, or gave back what it must not
-├── SourceError                a file that cannot be read as it was declared
-├── SinkError                  a table or folder that cannot take what it is given, or must not
-├── StateError                 stored state that must not be read as if it were ours
-└── CheckpointTaken            another start has taken the checkpoint over
+│   └── SessionError           the Spark session lacks a setting that tidegate cannot change
+├── WatermarkViolation         a watermark went back, or was set on an operator that reads others
+├── StepError                  a function of a map or a filter failed, or returned something wrong
+├── SourceError                a file that does not match its declaration
+├── SinkError                  a table or folder that cannot take the rows of a channel
+├── StateError                 stored state that this version or program cannot read
+└── CheckpointTaken            another start has taken over the checkpoint
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-#: What programs are written in.
+#: The languages of programs.
 Language = Literal["python", "sql", "yaml"]
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of a message that each language writes in its own way."""
+    """A part of a message that differs by language."""
 
     python: str
     sql: str
@@ -61,7 +60,7 @@ class PlanError(TidegateError, ValueError):
         super().__init__(self.written_in("python"))
 
     def written_in(self, language: Language) -> str:
-        """The message for somebody who writes that language."""
+        """The message for a program in that language."""
         parts = self._sentence
         return "".join(part if isinstance(part, str) else getattr(part, language) for part in parts)
 
@@ -71,7 +70,7 @@ class DurationError(PlanError):
 
 
 class ColumnNotFound(PlanError):
-    """A column is named that the events do not have."""
+    """The events do not have the column."""
 
 
 class TypeMismatch(PlanError, TypeError):
@@ -83,11 +82,11 @@ class NotMergeable(PlanError):
 
 
 class EmissionRefused(PlanError):
-    """An emission strategy cannot express what happens to the windows below it."""
+    """An emit strategy does not fit the windows."""
 
 
 class SqlError(PlanError):
-    """SQL text that is not a program: `line` and `column` (from 1) say where it goes wrong."""
+    """SQL text is not a valid program; `line` and `column` (from 1) say where."""
 
     def __init__(self, problem: str, text: str, line: int, column: int) -> None:
         source = text.split("\n")[line - 1]
@@ -96,7 +95,7 @@ class SqlError(PlanError):
 
 
 class PipelineError(PlanError):
-    """A pipeline file cannot be read, or says something that it cannot."""
+    """A pipeline file cannot be read, or is not valid."""
 
 
 class StartError(TidegateError):
@@ -104,15 +103,15 @@ class StartError(TidegateError):
 
 
 class ChannelError(StartError):
-    """A sink was given for no channel, or a channel has no sink."""
+    """A sink has no channel, or a channel has no sink."""
 
 
 class CheckpointMismatch(StartError):
-    """The checkpoint was written by another plan, bucket count or state format."""
+    """The checkpoint belongs to another program, bucket count or state format."""
 
 
 class CheckpointDrained(StartError):
-    """The checkpoint was drained, and no query goes on from it."""
+    """The checkpoint was drained: it is finished, and no query continues from it."""
 
 
 class SessionError(StartError):
@@ -120,7 +119,7 @@ class SessionError(StartError):
 
 
 class WatermarkViolation(TidegateError):
-    """A watermark went back, or came from where none can come from."""
+    """A watermark went back, or was set on an operator that reads others."""
 
     def __init__(self, operator: str, reason: str) -> None:
         super().__init__(f"{operator}: {reason}")
@@ -129,7 +128,7 @@ class WatermarkViolation(TidegateError):
 
 
 class StepError(TidegateError):
-    """A function that rows pass failed, or did not give back what it promised."""
+    """A function of a step failed, or returned something other than it promised."""
 
     def __init__(self, step: object, reason: str) -> None:
         super().__init__(f"{step} {reason}")
@@ -140,7 +139,7 @@ class StepError(TidegateError):
 
 
 class SourceError(TidegateError):
-    """A file is not what it was declared to be, or no longer what it was; the message names it."""
+    """A file does not match its declaration, or has changed; the message names it."""
 
 
 class SinkError(TidegateError):
@@ -148,19 +147,19 @@ class SinkError(TidegateError):
 
 
 class StateError(TidegateError):
-    """Stored state is not in a form this version and plan can read."""
+    """This version or program cannot read the stored state."""
 
 
 class CheckpointTaken(TidegateError):
-    """Another start has taken the checkpoint over: this query may change nothing more."""
+    """Another start has taken over the checkpoint: this query may not change anything any more."""
 
 
 class TidegateWarning(UserWarning):
-    """A program that means something, though perhaps not what its author has in mind."""
+    """A valid program that may not do what its author expects."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A sentence that lists what exists, nearest match first where there is one."""
+    """A hint with the closest match, if there is one, and all known names."""
     names = list(known)
     close = get_close_matches(given, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,4 +1,4 @@
-"""Aggregates over windows. Nulls are ignored; over nothing but nulls the result is null, a count 0."""
+"""Aggregates over windows. Nulls are ignored. If all values are null, the result is null, a count 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate.plan.aggregates import Aggregate
 
 
 def count(column: str | None = None) -> Aggregate:
-    """Rows, or the non-null values of a column.
+    """The number of rows, or of non-null values of a column.
 
     >>> print(tg.count())
     count(*)
@@ -16,7 +16,7 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """The sum of a numeric column; integers as 64-bit, floats as double, decimals exact.
+    """The sum of a numeric column: 64-bit for integers, double for floats, exact for decimals.
 
     >>> print(tg.sum("price"))
     sum(price)
@@ -124,5 +124,5 @@ def collect(column: str) -> Aggregate:
 
 
 def median(column: str) -> Aggregate:
-    """The exact median cannot be merged from partial results: plans refuse it and say what works."""
+    """Refused: the exact median cannot be merged from partial results. The error says what to use."""
     return a.Median(column)

@@ -1,4 +1,4 @@
-"""When results leave a window, and in which form: `tg.emit`."""
+"""Emit strategies, `tg.emit`: when a window emits results, and in which form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def final() -> OnWindowClose:
 
 
 def on_update() -> Retracting:
-    """Each batch that changed a window: `+I` at first, then `-U` with the old and `+U` with the new.
+    """Every change, once per batch: first `+I`, then `-U` with the old row and `+U` with the new one.
 
     >>> print(tg.emit.on_update())
     on_update
@@ -43,7 +43,7 @@ def on_update() -> Retracting:
 
 
 def changelog() -> Retracting:
-    """The same changes as inserts and deletes only: `-D` with the old row, `+I` with the new one.
+    """The same changes as inserts and deletes: `-D` with the old row, `+I` with the new one.
 
     >>> print(tg.emit.changelog())
     changelog
@@ -52,7 +52,7 @@ def changelog() -> Retracting:
 
 
 def periodic(interval: Duration) -> Retracting:
-    """As `on_update`, at most once an interval of processing time for each window.
+    """Like `on_update`, but at most once per interval of processing time for each window.
 
     >>> print(tg.emit.periodic("5 s"))
     periodic(5 seconds)

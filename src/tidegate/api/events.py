@@ -1,6 +1,6 @@
-"""The public way to a plan: events → key_by → window → agg → emit. Each step adds one plan node.
+"""The public API: events → key_by → window → agg → emit. Each method adds one plan node.
 
-Spark is imported where a DataFrame comes in or goes out: plans alone do not need it.
+Spark is imported only where a DataFrame is read or returned: plans alone do not need it.
 """
 
 from __future__ import annotations
@@ -64,15 +64,20 @@ def events(
     max_future: Duration | None = None,
     idle_after: Duration | None = None,
 ) -> Events:
-    """Rows with an event time, which may come out of order by `tolerance`.
+    """Rows with an event time, which may be out of order by up to `tolerance`.
 
-    `df` is a streaming or a batch DataFrame. `time` is its column, read as `time_type` (see
-    `tg.event_time_types`); or, where rows carry messages in struct columns, which of them have one,
-    such as `{"order": "created", "click": tg.at("ms", "unixtimestamp_ms")}`: the first message that a
-    row has decides; or `tg.processing_time()`. The watermark is the highest event time seen minus
-    the tolerance. A row without a usable event time goes to the `errors` channel, and so does one
-    that is more than `max_future` ahead of the clock (if not given: a hundred years). A source that
-    has been silent for longer than `idle_after` does not hold back the others of a union or a join.
+    `df` is a streaming or a batch DataFrame. `time` is one of:
+
+    - a column, read as `time_type` (see `tg.event_time_types`)
+    - for rows that carry messages in struct columns, the time column of each message, such as
+      `{"order": "created", "click": tg.at("ms", "unixtimestamp_ms")}`; the first message that is not
+      null decides
+    - `tg.processing_time()`
+
+    The watermark is the highest event time seen so far minus the tolerance. A row without a usable
+    event time goes to the `errors` channel. So does a row that is more than `max_future` ahead of the
+    clock (default: a hundred years). A source that has been idle for longer than `idle_after` does not
+    delay the other sources of a union or a join.
 
     >>> import tidegate as tg
     >>> clicks = tg.events(clicks_df, time="ts", tolerance="5 seconds")
@@ -94,9 +99,9 @@ def events(
 
 
 def processing_time(tick: Duration = "1 second") -> ProcessingTime:
-    """Rows count at the time of the micro-batch they come in; a replay repeats it.
+    """The event time of a row is the time of its micro-batch; a replay uses the same time.
 
-    Without rows the time moves on in steps of `tick`, so that windows close.
+    Without rows, time advances in steps of `tick`, so that windows close.
 
     >>> print(tg.processing_time())
     processing_time(tick=1 second)
@@ -105,7 +110,7 @@ def processing_time(tick: Duration = "1 second") -> ProcessingTime:
 
 
 def at(column: str, type: str = "timestamp") -> At:
-    """Where a message has its event time, and how it is read.
+    """The column that holds the event time of a message, and its type.
 
     >>> tg.at("ms", "unixtimestamp_ms")
     At(column='ms', type='unixtimestamp_ms')
@@ -114,30 +119,30 @@ def at(column: str, type: str = "timestamp") -> At:
 
 
 class Shown(Protocol):
-    """What a program is made of."""
+    """A part of a program."""
 
     @property
     def node(self) -> Node: ...
 
 
 def shown(of: Shown, told: str | None = None) -> str:
-    """What notebooks and messages show of it: its last operator and its columns."""
+    """The text that notebooks and messages show: the last operator and the columns."""
     names = shortened(of.node.schema.names)
     return f"<{type(of).__name__} {told or of.node.label()}: {names}>"
 
 
 class Stream:
-    """Rows with an event time: what can be done with them."""
+    """Operations on rows with an event time."""
 
     frames: tuple[DataFrame, ...]
 
     @property
     def upstream(self) -> Upstream:
-        """The plan that the rows come from."""
+        """The plan of these rows."""
         raise NotImplementedError
 
     def union(self, *others: Stream) -> Events:
-        """The rows of several sources together; their watermark is the lowest of theirs.
+        """Combine the rows of several sources. The lowest of their watermarks counts.
 
         >>> web = tg.events(clicks_df, time="ts", tolerance="5 seconds")
         >>> phones = tg.events(clicks_df, time="ts", tolerance="1 minute", idle_after="10 minutes")
@@ -150,7 +155,7 @@ class Stream:
         return Events(frames, Union(tuple(sources)))
 
     def key_by(self, *columns: str) -> KeyedEvents:
-        """Windows of their own for each combination of values; null is a value like any other.
+        """Group rows by columns: each combination of values has its own windows. Null is a value.
 
         >>> visits = tg.events(clicks_df, time="ts").key_by("user").window(tg.session("30 minutes"))
         """
@@ -159,14 +164,14 @@ class Stream:
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
-        """Windows over all rows together.
+        """Assign all rows to windows, without a key.
 
         >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute"))
         """
         return self.key_by().window(window, allowed_lateness=allowed_lateness, late=late)
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
-        """All rows in the order of event time, then arrival, as far as the watermark has come.
+        """Emit all rows in order of event time, then arrival, once the watermark has passed them.
 
         >>> tg.events(clicks_df, time="ts", tolerance="5 seconds").reorder().explain()
         == Logical plan ==
@@ -180,7 +185,7 @@ class Stream:
         return self.key_by().reorder(late=late)
 
     def agg(self, **aggregates: Aggregate) -> Result:
-        """Running folds over all rows together.
+        """Running folds over all rows, without a key.
 
         >>> total = tg.events(clicks_df, time="ts").agg(clicks=tg.count(), spend=tg.sum("price"))
         """
@@ -189,11 +194,11 @@ class Stream:
     def dedupe(
         self, *, on: str | Sequence[str], within: Duration, late: LatePolicy = DROP
     ) -> ForwardedEvents:
-        """The first row of each id to arrive; the others are counted as `duplicates_filtered`.
+        """Keep the first row of each id; count the others as `duplicates_filtered`.
 
-        `on` are the columns that make up the id. It is remembered until the watermark has passed the
-        row's event time by `within`; a row that lies that far back, and whose id is not known, is late.
-        The rows go on as events under the same watermark, and can be written as they are.
+        `on` names the columns of the id. An id is remembered until the watermark has passed the row's
+        event time by `within`. A row that is older than that, and whose id is not known, is late.
+        The rows are forwarded as events under the same watermark; you can also write them to a sink.
 
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
@@ -204,10 +209,10 @@ class Stream:
         return ForwardedEvents(self.frames, plan)
 
     def admit(self, sla: Sla, *, stream: str | Sequence[str] = ()) -> ForwardedEvents:
-        """The rows that the limits of `tg.sla(…)` allow; the others go to the channel `rejected`.
+        """Admit the rows that the limits of `tg.sla(…)` allow; others go to the channel `rejected`.
 
-        `stream` is the column, or the columns, that tell streams apart: each has limits of its own.
-        Without it all rows are one stream.
+        `stream` names one or more columns. Each combination of their values is a stream with its own
+        limits. Without it, all rows are one stream.
 
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts")
@@ -225,11 +230,11 @@ class Stream:
         return ForwardedEvents(self.frames, Admit(KeyBy(self.upstream, columns), sla))
 
     def map(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
-        """Rows as a function makes them of these, many at a time.
+        """Transform rows with a function, many at a time.
 
-        It is given a `polars.DataFrame`, or with `frames="arrow"` a `pyarrow.Table`, and gives one back
-        with as many rows, in their order. The event time must stay as it is. To learn its columns the
-        function is called once with no rows.
+        The function takes a `polars.DataFrame`, or with `frames="arrow"` a `pyarrow.Table`. It returns
+        one with the same number of rows in the same order. It must not change the event time. To find
+        out its columns, tidegate calls the function once with no rows.
 
         >>> import polars as pl, tidegate as tg
         >>> def in_cents(rows):
@@ -248,9 +253,9 @@ class Stream:
         return Events(self.frames, Stepped(self.upstream, (step,)))
 
     def filter(self, function: Callable[[Any], Any], *, frames: Frames = "polars") -> Events:
-        """The rows for which a function says true, asked for many at a time.
+        """Keep the rows for which a function returns true; it is called with many rows at a time.
 
-        It gives back a boolean for each row: a `polars.Series`, or a `pyarrow` array.
+        It returns a boolean for each row: a `polars.Series`, or a `pyarrow` array.
 
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").filter(lambda rows: rows["price"] > 2)
@@ -259,11 +264,11 @@ class Stream:
         return Events(self.frames, Stepped(self.upstream, (step,)))
 
     def shed(self, policy: Policy = "strict", *, priority: str | None = None) -> Events:
-        """The rows that the load allows: when it is too high, some go to the channel `shed`.
+        """Shed rows under overload: some rows go to the channel `shed`.
 
-        `priority` is a column with `low`, `medium`, `high` or `critical`: what matters more goes less
-        often, critical rows never. With the policy `prefer_throttle` none go, and a source that can be
-        steered is asked for fewer rows; with `bypass` nothing is done.
+        `priority` is a column with `low`, `medium`, `high` or `critical`. Rows with a higher priority
+        are shed less often, and critical rows never. With the policy `prefer_throttle` no row is shed;
+        a source with a pace is asked for fewer rows instead. With `bypass` the load is ignored.
 
         >>> import tidegate as tg
         >>> tg.events(clicks_df, time="ts").shed().key_by("user").agg(n=tg.count()).channels
@@ -317,7 +322,7 @@ class KeyedEvents:
     def window(
         self, window: Window, *, allowed_lateness: Duration = "0 s", late: LatePolicy = DROP
     ) -> WindowedEvents:
-        """Assign rows to windows; they stay open for `allowed_lateness` after their end.
+        """Assign rows to windows. A window stays open for `allowed_lateness` after its end.
 
         >>> clicks = tg.events(clicks_df, time="ts").key_by("user")
         >>> minutes = clicks.window(
@@ -337,7 +342,7 @@ class KeyedEvents:
         return WindowedEvents(self.frames, node)
 
     def reorder(self, *, late: LatePolicy = DROP) -> Rows:
-        """The rows of each key in the order of event time, then arrival.
+        """Emit the rows of each key in order of event time, then arrival.
 
         >>> in_order = tg.events(clicks_df, time="ts", tolerance="5 seconds").key_by("user").reorder()
         """
@@ -348,7 +353,7 @@ class KeyedEvents:
     def agg(self, **aggregates: Aggregate) -> Result:
         """Running folds: named aggregates over all rows of each key, without a window.
 
-        They never end, so what leaves is changes: `tg.emit.on_update()` unless `emit` says otherwise.
+        A fold never ends, so it emits changes: with `tg.emit.on_update()`, unless `emit` sets another.
 
         >>> import tidegate as tg
         >>> totals = tg.events(clicks_df, time="ts").key_by("user").agg(spend=tg.sum("price"))
@@ -366,7 +371,7 @@ class KeyedEvents:
 
 
 def _warn_of_ties(node: WindowBy | Reorder, frames: tuple[DataFrame, ...]) -> None:
-    """On the line of the program that adds the operator; of a batch DataFrame no row is late."""
+    """Warn on the line that adds the operator. In a batch no row is late, so there is no warning."""
     warning = node.tie_warning if any(frame.isStreaming for frame in frames) else None
     if warning is not None:
         ours = takewhile(lambda frame: frame.filename.startswith(_PACKAGE), stack(context=0))
@@ -413,13 +418,13 @@ class WindowedEvents:
         where: str | None = None,
         nulls_match: bool | Sequence[bool] = True,
     ) -> Rows:
-        """Pairs of rows, of these events and others, whose keys are equal and whose windows meet.
+        """Join two windowed streams: pairs of rows with equal keys and overlapping windows.
 
-        Tumbling windows join with tumbling or hopping ones, sessions with sessions. With
-        `match="within"` the row of the hopping windows itself must lie in the tumbling one. `where` is a
-        further condition, in SQL over the columns of a pair. `left`, `right` and `full` also give the
-        rows that met nothing, once nothing can meet them any more. Null equals null in keys; with
-        `nulls_match=False` it equals nothing, as in SQL. A sequence has a flag for each key.
+        Tumbling windows join with tumbling or hopping windows, sessions with sessions. With
+        `match="within"`, the row of the hopping side must itself lie in the tumbling window. `where` is
+        an extra condition, in SQL over the columns of a pair. With `how="left"`, `"right"` or `"full"`,
+        unmatched rows are emitted too, once nothing can match them any more. Null keys equal each other;
+        with `nulls_match=False` they match nothing, as in SQL. A sequence has one flag per key.
 
         >>> import tidegate as tg
         >>> shown = tg.events(clicks_df, time="ts").key_by("user").window(tg.tumbling("10 s"))
@@ -432,12 +437,12 @@ class WindowedEvents:
         frames = of_one_kind(*self.frames, *other.frames, what="join()")
         flags = _nulls_match(nulls_match, len(self.node.input.keys))
         plan = Join(self.node, other.node, how, match, where, flags)
-        compile(plan)  # refused here, where both sides are known: channels that they cannot share
+        compile(plan)  # refuses channels that both sides cannot share, on the line of the join
         return Rows(frames, plan)
 
 
 class Startable:
-    """What a query can be of: look at it, and start it."""
+    """A program that can be explained and started."""
 
     frames: tuple[DataFrame, ...]
 
@@ -448,7 +453,7 @@ class Startable:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The names of the channels rows can leave through."""
+        """The names of the output channels."""
         return tuple(compile(self.node).channels)
 
     def explain(self, *, fusion: Fusion | None = None) -> None:
@@ -472,7 +477,7 @@ class Startable:
         print(self.plan_text(fusion))
 
     def plan_text(self, fusion: Fusion | None = None) -> str:
-        """What `explain()` prints."""
+        """The text that `explain()` prints."""
         plan = optimize(self.node, fusion)
         dataflow = compile(plan)
         physical = render_physical(
@@ -492,13 +497,13 @@ class Startable:
         sinks: Mapping[str, Sink] | None = None,
         **channels: Sink,
     ) -> Query:
-        """Start a query with a sink for each channel: `main=`, `errors=` and the late rows' own.
+        """Start a query with a sink for each channel: `main=`, `errors=`, and one for late rows.
 
-        `sinks` takes them by the names of their channels, whatever those are:
-        `sinks={"main": …, "late rows": …}`. A channel has one sink, given in one of the two ways.
-        `trigger` is what Spark's `writeStream.trigger` takes, such as `{"availableNow": True}`. With a
-        `pace` the query's metrics say how many rows batches should have; folders that were read with
-        one (`tg.read_folder`) need none here. `fusion` says which steps share a Python stage.
+        `sinks` takes sinks by channel name, whatever the name is: `sinks={"main": …, "late rows": …}`.
+        Give each channel one sink, in one of the two ways. `trigger` takes the arguments of Spark's
+        `writeStream.trigger`, such as `{"availableNow": True}`. With a `pace`, the metrics show how many
+        rows batches should have; a folder that `tg.read_folder` reads with a pace needs none here.
+        `fusion` sets which steps share a Python stage.
         """
         from tidegate.spark import query
         from tidegate.spark.start_options import StartOptions, sinks_by_channel
@@ -509,16 +514,16 @@ class Startable:
 
 
 class Runnable(Startable):
-    """What a plan ends in: take a DataFrame, start a query, or go on from there."""
+    """The end of a plan: return a DataFrame, start a query, or use the results as events."""
 
     @property
     def node(self) -> Output:
         raise NotImplementedError
 
     def events(self, *, time: str) -> Events:
-        """The results as events of a further operator in the same query.
+        """Use the results as events of another operator in the same query.
 
-        Results of windows go on by `window_end` or `window_start`, rows by their event time.
+        The time of window results is `window_end` or `window_start`; rows keep their event time.
 
         >>> import tidegate as tg
         >>> minutes = tg.events(clicks_df, time="ts").window(tg.tumbling("1 minute")).agg(n=tg.count())
@@ -528,9 +533,9 @@ class Runnable(Startable):
         return Events(self.frames, Derived(self.node, time))
 
     def to_df(self, *, buckets: int | None = None, fusion: Fusion | None = None) -> DataFrame:
-        """The main channel as a DataFrame, for any Spark writer (output mode `append`).
+        """Return the main channel as a DataFrame, for any Spark writer (output mode `append`).
 
-        Late rows and errors are counted in Spark's progress, but only `start()` can write them.
+        Late rows and errors are counted in Spark's progress. Only `start()` can write them.
 
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").key_by("user")
@@ -562,26 +567,26 @@ class Result(Runnable):
 
     @property
     def node(self) -> Emit:
-        """The whole plan; here a strategy is refused that does not fit the windows."""
+        """The whole plan. It refuses a strategy that does not fit the windows."""
         return Emit(self.aggregation, self.emission)
 
     def emit(self, emission: Emission) -> Result:
-        """When results leave, and in which form.
+        """Set when results are emitted, and in which form.
 
-        Without it, `tg.emit.on_watermark()`; of running folds, `tg.emit.on_update()`.
+        The default is `tg.emit.on_watermark()`; for running folds, `tg.emit.on_update()`.
 
         >>> totals = tg.events(clicks_df, time="ts").key_by("user").agg(spend=tg.sum("price"))
         >>> changes = totals.emit(tg.emit.changelog())
         """
         if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
             raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
-        plan = Emit(self.aggregation, emission)  # refused here, where the strategy is given
+        plan = Emit(self.aggregation, emission)  # refuses a wrong strategy, on the line that sets it
         return Result(self.frames, plan.input, plan.emission)
 
 
 @dataclass(frozen=True)
 class Rows(Runnable):
-    """Rows in order, or in pairs."""
+    """Rows of `reorder`, or pairs of a join."""
 
     frames: tuple[DataFrame, ...]
     plan: Reorder | Join
@@ -596,7 +601,7 @@ class Rows(Runnable):
 
 @dataclass(frozen=True)
 class ForwardedEvents(Stream, Runnable):
-    """Events that have passed an operator one by one: they go on, or leave as they are."""
+    """Events that an operator forwards: the input of more operators, or rows for a sink."""
 
     frames: tuple[DataFrame, ...]
     plan: Dedupe | Admit

@@ -1,4 +1,4 @@
-"""Streams of files whose micro-batches are as large as a latency allows: `tg.read_folder`, `tg.pace`."""
+"""Streams of files with an adaptive batch size: `tg.read_folder`, `tg.pace`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def pace(
     target: Duration, *, least: int = 1_000, most: int = 1_000_000, start: int | None = None
 ) -> Pace:
-    """Micro-batches that take about as long as `target`: their rows are chosen from batch to batch.
+    """A target for how long a micro-batch may take; the number of rows adapts to it.
 
-    There are between `least` and `most` of them; the first has `start`, or `least` if that is not given.
+    A batch has between `least` and `most` rows. The first has `start` rows; the default is `least`.
 
     >>> import tidegate as tg
     >>> tg.pace("500 ms", most=200_000)
@@ -44,19 +44,21 @@ def read_folder(  # noqa: PLR0913
     invalid_fields: Literal["null", "errors"] = "null",
     **options: str,
 ) -> DataFrame:
-    """The rows of the files in a folder, present and future, as a streaming DataFrame.
+    """Read the files of a folder, present and future, as a streaming DataFrame.
 
-    With a `pace` a micro-batch has as many rows as its query asks for, wherever that cuts a file; with
-    `max_rows` up to so many, with `max_files` those of so many files; without, everything there is.
-    Files are taken by name, in which numbers count as numbers (`2.json` before `10.json`), whatever
-    their times; `order="modified"` takes them by modification time. Formats are `json` (a line each),
-    `csv` and `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV.
-    Files must appear by a rename and never change. Rows of Parquet go from file to operator in one
-    place, and never pass Spark.
+    A micro-batch has as many rows as the `pace` asks for, even if that splits a file. Otherwise it has
+    at most `max_rows` rows, or the rows of `max_files` files, or all rows that are available.
 
-    A line that is no JSON is a row of nulls to Spark. `tg.events` sends it to the errors channel: the
-    line itself, its file and the reason. A field that is not of its declared type is null; with
-    `invalid_fields="errors"` its row goes there, too, and the reason names the field.
+    Files are read by name, and numbers in names are compared as numbers: `2.json` before `10.json`.
+    `order="modified"` reads them by modification time. Files must appear by a rename and never change.
+
+    Formats are `json` (one object per line), `csv` and `parquet`. `options` are those of Spark's
+    `from_json` and `from_csv`, and `header` for CSV. Parquet rows are read and packed in one Python
+    task, and never pass through Spark as rows.
+
+    A line that is not valid JSON is a row of nulls to Spark. `tg.events` sends it to the `errors`
+    channel: the line, its file and the reason. A field of the wrong type is null. With
+    `invalid_fields="errors"` its row goes to `errors` too, and the reason names the field.
 
     >>> import tidegate as tg
     >>> clicks = tg.read_folder(

@@ -1,4 +1,4 @@
-"""What becomes of rows whose windows have all closed: `tg.late`. All of them are counted."""
+"""Late policies, `tg.late`: what happens to rows whose windows have all closed. All are counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate.plan.time import Duration, micros
 
 
 def drop() -> Drop:
-    """They are counted and dropped.
+    """Drop late rows.
 
     >>> print(tg.late.drop())
     drop
@@ -16,7 +16,7 @@ def drop() -> Drop:
 
 
 def reassign(max_lateness: Duration) -> Reassign:
-    """Their event time becomes the watermark, if they are at most this late; else they are dropped.
+    """Move late rows to the watermark if they are at most `max_lateness` late; drop the others.
 
     >>> print(tg.late.reassign("1 hour"))
     reassign(1 hour)
@@ -25,10 +25,10 @@ def reassign(max_lateness: Duration) -> Reassign:
 
 
 def side_output(channel: str) -> SideOutput:
-    """They go, unchanged, to a channel of their own, which says how late they are and for which window.
+    """Write late rows, unchanged, to a channel of their own.
 
-    It adds `late_by`, `watermark`, `late_operator`, `late_window_start`, `late_window_end` and
-    `allowed_lateness`.
+    It adds the columns `late_by`, `watermark`, `late_operator`, `late_window_start`, `late_window_end`
+    and `allowed_lateness`.
 
     >>> print(tg.late.side_output("too_late"))
     side_output('too_late')

@@ -1,4 +1,4 @@
-"""Where the rows of a channel go: `tg.sinks`. Any function `(rows: DataFrame, batch_id)` works too."""
+"""Sinks for channels, `tg.sinks`. Any function `(rows: DataFrame, batch_id)` works too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.connectors import (
 
 
 def memory() -> MemorySink:
-    """Rows kept on the driver; `rows()` and `to_arrow()` read them.
+    """Keep rows on the driver; `rows()` and `to_arrow()` read them.
 
     >>> tg.sinks.memory().rows()
     []
@@ -26,7 +26,7 @@ def memory() -> MemorySink:
 
 
 def console(limit: int = 20) -> ConsoleSink:
-    """Rows printed batch by batch.
+    """Print rows, batch by batch.
 
     >>> tg.sinks.console(limit=5)
     ConsoleSink(limit=5)
@@ -35,7 +35,7 @@ def console(limit: int = 20) -> ConsoleSink:
 
 
 def parquet(path: str | PathLike[str]) -> FileSink:
-    """Parquet files in a folder, each row exactly once, also after a crash.
+    """Write Parquet files to a folder, each row exactly once, also after a crash.
 
     >>> tg.sinks.parquet("/data/spend")
     FileSink(path='file:///data/spend', format='parquet')
@@ -44,7 +44,7 @@ def parquet(path: str | PathLike[str]) -> FileSink:
 
 
 def json(path: str | PathLike[str]) -> FileSink:
-    """JSON lines in a folder, each row exactly once, also after a crash.
+    """Write JSON lines to a folder, each row exactly once, also after a crash.
 
     >>> tg.sinks.json("/data/spend")
     FileSink(path='file:///data/spend', format='json')
@@ -53,10 +53,10 @@ def json(path: str | PathLike[str]) -> FileSink:
 
 
 def duckdb(path: str | PathLike[str], table: str) -> TableSink:
-    """A table in a DuckDB file that is the result as it stands, each batch applied exactly once.
+    """Keep a DuckDB table equal to the current results; each batch is applied exactly once.
 
-    Changes (`op`) are applied; corrected results replace the earlier ones; other rows are added.
-    The table is made if there is none. Other processes can read the file between batches.
+    Changes (`op`) are applied, corrected results replace earlier ones, and other rows are inserted.
+    The table is created if there is none. Other processes can read the file between batches.
 
     >>> tg.sinks.duckdb("/data/shop.duckdb", "spend").table
     'spend'
@@ -65,7 +65,7 @@ def duckdb(path: str | PathLike[str], table: str) -> TableSink:
 
 
 def postgres(dsn: str, table: str) -> TableSink:
-    """A table in PostgreSQL (15 or newer) that is the result as it stands, as `duckdb` keeps it.
+    """Keep a PostgreSQL table (15 or newer) equal to the current results, as `duckdb` does.
 
     `dsn` is what libpq takes: `postgresql://user@host/database`, or `host=… dbname=…`.
 
@@ -76,7 +76,7 @@ def postgres(dsn: str, table: str) -> TableSink:
 
 
 def discard() -> DiscardSink:
-    """Rows that are only counted.
+    """Count rows and drop them.
 
     >>> tg.sinks.discard()
     DiscardSink()

@@ -1,4 +1,4 @@
-"""Snapshots of running folds, which `query.snapshot()` and `tidegate state --export` make."""
+"""Snapshots of running folds, written by `query.snapshot()` and `tidegate state --export`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from tidegate.kernels.snapshot import Snapshot, decode
 
 
 def read_snapshot(data: bytes) -> Snapshot:
-    """What a snapshot holds: `keys` and `state`, names with types, and `rows` of both, sorted by key.
+    """Read a snapshot: `keys` and `state` (names with types), and `rows` of both, sorted by key.
 
-    A file that is none, or is not whole, is refused with a `StateError` that says what is wrong.
+    A file that is not a snapshot, or is incomplete, raises a `StateError` that says what is wrong.
     """
     return decode(data)

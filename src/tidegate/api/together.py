@@ -23,7 +23,7 @@ class SideBySide(Startable):
     plan: Together
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.plan.label()}>"  # its results have columns of their own
+        return f"<{type(self).__name__} {self.plan.label()}>"  # each result has its own columns
 
     @property
     def node(self) -> Together:
@@ -31,10 +31,10 @@ class SideBySide(Startable):
 
 
 def together(**results: Runnable) -> SideBySide:
-    """Several results in one query, each with a channel of its name.
+    """Compute several results in one query, each with a channel of its name.
 
-    What they have in common is read, and done, once: sources, admission, duplicates, anything that was
-    made once and used several times.
+    Shared work is done once: everything that you build once and use several times, such as sources,
+    `admit` and `dedupe`.
 
     >>> import tidegate as tg
     >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
@@ -51,12 +51,12 @@ def together(**results: Runnable) -> SideBySide:
         branches.append((name, _numbered(result, read)))
     frames = of_one_kind(*(frame for frame, _ in read), what="together()")
     plan = Together(tuple(branches))
-    compile(plan)  # refused here: channels that branches cannot share
+    compile(plan)  # refuses channels that branches cannot share
     return SideBySide(frames, plan)
 
 
 def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> Output:
-    """The plan with its sources numbered as those that are read; what is new among them is added."""
+    """The plan with its sources numbered as in `read`; new ones are added there."""
     frames = iter(result.frames)
     return result.node.with_sources(
         lambda source: replace(source, number=_number(next(frames), source, read))
@@ -64,7 +64,7 @@ def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> Output:
 
 
 def _number(frame: DataFrame, source: Source, read: list[tuple[DataFrame, Source]]) -> int:
-    """The place of a source among those that are read; a new one is added."""
+    """The number of a source in `read`; a new one is added there."""
     for number, (other, known) in enumerate(read):
         if other is frame and known == source:
             return number

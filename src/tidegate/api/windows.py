@@ -1,4 +1,4 @@
-"""Windows: which rows belong together."""
+"""Windows: how rows are grouped in time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.plan.windows import Hopping, Session, Sliding
 
 
 def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
-    """Windows of one size, end to end.
+    """Windows of a fixed size, one after the other.
 
     >>> print(tg.tumbling("10 seconds"))
     tumbling(10 seconds)
@@ -18,7 +18,7 @@ def tumbling(size: Duration, offset: Duration = "0 s") -> Hopping:
 
 
 def hopping(size: Duration, slide: Duration, offset: Duration = "0 s") -> Hopping:
-    """Windows of one size that start every `slide`; they overlap, or leave gaps.
+    """Windows of a fixed size that start every `slide`. They overlap, or leave gaps.
 
     Spark, Flink and Beam call these windows "sliding".
 
@@ -35,10 +35,10 @@ def hopping(size: Duration, slide: Duration, offset: Duration = "0 s") -> Hoppin
 def session(
     gap: Duration | None = None, *, gap_column: str | None = None, max_length: Duration | None = None
 ) -> Session:
-    """Rows of a key that lie at most `gap` apart, however many batches they come in.
+    """Sessions: rows of a key that are at most `gap` apart, across any number of batches.
 
-    With `gap_column` each row has its own gap, a day-time interval. With `max_length` sessions are
-    cut at its multiples since 1970, so that none is longer.
+    With `gap_column`, each row has its own gap, a day-time interval. With `max_length`, sessions are
+    cut at multiples of it since 1970, so that none is longer.
 
     >>> print(tg.session("10 minutes", max_length="1 day"))
     session(10 minutes, max_length=1 day)
@@ -57,14 +57,15 @@ def session(
 def sliding(
     lookback: Duration, lookahead: Duration | None = None, *, when: str | None = None
 ) -> Sliding:
-    """Around each row the rows of its key from `lookback` before it to `lookahead` after it.
+    """A window around each row: the rows of its key, from `lookback` before to `lookahead` after it.
 
     SQL writes such windows as `OVER (… RANGE …)`. What Spark, Flink and Beam call "sliding" windows
     is `tg.hopping`.
 
-    One result for each row: its own columns and the aggregates. Without a lookahead it leaves at
-    once, over what has arrived; with one, when the watermark has passed the end of the range. `when`
-    is a condition in SQL over the row's columns: others are content, but have no result.
+    Each row has one result: its own columns and the aggregates. Without a lookahead, the result is
+    emitted at once, over the rows that have arrived. With one, it is emitted when the watermark has
+    passed the end of the window. `when` is a condition in SQL over the row's columns: rows that do not
+    meet it are part of windows, but have no result.
 
     >>> print(tg.sliding("10 seconds", "15 seconds", when="kind = 'alarm'"))
     sliding(10 seconds, 15 seconds, when="kind = 'alarm'")

@@ -1,4 +1,4 @@
-"""What can be said on the command line. Parsing only: nothing is imported that takes time."""
+"""The arguments of all commands. Parsing only: no slow imports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _EXIT_CODES = """\
 exit codes:
   0    done
   1    a query failed while it ran
-  2    the command line, a file or a checkpoint is not right; nothing was run
-  130  interrupted (Ctrl-C, SIGTERM); what was open waits for the next start
+  2    the command line, a file or a checkpoint is wrong; nothing was run
+  130  interrupted (Ctrl-C, SIGTERM); open windows stay in the checkpoint
 """
 
 
@@ -22,19 +22,19 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     top = argparse.ArgumentParser(
         prog="tidegate",
-        description="Event-time pipelines on Spark, as files of YAML or SQL.",
+        description="Event-time pipelines on Spark, written in YAML or SQL.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _run(_command(commands, "run", "run a pipeline, and show how it goes"))
-    _sql(_command(commands, "sql", "answer a question about files, now"))
+    _run(_command(commands, "run", "run a pipeline and show its progress"))
+    _sql(_command(commands, "sql", "run a SQL query over files, as a batch"))
     _explain(_command(commands, "explain", "show the plan of a pipeline"))
     _file(_command(commands, "validate", "check a pipeline"))
-    _init(_command(commands, "init", "write a pipeline to start from, with some data"))
-    _state(_command(commands, "state", "show what a checkpoint holds"))
-    _repair(_command(commands, "repair", "take damaged state back to its last whole version"))
+    _init(_command(commands, "init", "write a starter pipeline, with some data"))
+    _state(_command(commands, "state", "show the state in a checkpoint"))
+    _repair(_command(commands, "repair", "roll damaged state back to its last complete version"))
     _bench(_command(commands, "bench", "run the benchmarks (in a checkout of the repository)"))
     _demo(_command(commands, "demo", "run the demonstration"))
     return top
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _command(commands: Commands, name: str, does: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=does, description=does[0].upper() + does[1:] + ".")
-    command.add_argument("--debug", action="store_true", help="show logs and stack traces, Java's too")
+    command.add_argument("--debug", action="store_true", help="show logs and full stack traces")
     return command
 
 
@@ -51,30 +51,30 @@ def _file(command: argparse.ArgumentParser) -> None:
 
 
 def _spark(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cores", type=_positive, help="how many cores to use (default: all)")
+    command.add_argument("--cores", type=_positive, help="number of cores (default: all)")
     command.add_argument(
         "--conf",
         action="append",
         default=[],
         type=_setting,
         metavar="KEY=VALUE",
-        help="a setting of the Spark session, such as spark.jars.packages=…; may be given again",
+        help="a setting of the Spark session, such as spark.jars.packages=…; can be repeated",
     )
 
 
 def _run(command: argparse.ArgumentParser) -> None:
     _file(command)
-    command.add_argument("--once", action="store_true", help="take what is there, then end")
-    command.add_argument("--json", action="store_true", help="a JSON object a batch, and a summary")
-    command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="instead of the file's")
+    command.add_argument("--once", action="store_true", help="process the available data, then end")
+    command.add_argument("--json", action="store_true", help="a JSON object per batch, and a summary")
+    command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="use this checkpoint folder")
     _spark(command)
 
 
 def _sql(command: argparse.ArgumentParser) -> None:
     command.add_argument("text", metavar="SQL", help="CREATE STREAM … ; SELECT …")
-    command.add_argument("--json", action="store_true", help="a JSON object a row")
+    command.add_argument("--json", action="store_true", help="print a JSON object per row")
     command.add_argument(
-        "--limit", type=_positive, default=100, help="how many rows to show (default: %(default)s)"
+        "--limit", type=_positive, default=100, help="number of rows to show (default: %(default)s)"
     )
     _spark(command)
 
@@ -93,8 +93,8 @@ def _init(command: argparse.ArgumentParser) -> None:
 
 
 def _state(command: argparse.ArgumentParser) -> None:
-    command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the folder")
-    command.add_argument("--json", action="store_true", help="as one JSON object")
+    command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the checkpoint folder")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
     command.add_argument(
         "--export", type=Path, metavar="FILE", help="write a snapshot of the running fold instead"
     )
@@ -102,11 +102,11 @@ def _state(command: argparse.ArgumentParser) -> None:
 
 
 def _repair(command: argparse.ArgumentParser) -> None:
-    command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the folder")
+    command.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the checkpoint folder")
     command.add_argument(
-        "--to", type=_version, metavar="VERSION", help="instead of the newest version that is whole"
+        "--to", type=_version, metavar="VERSION", help="instead of the last complete version"
     )
-    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    command.add_argument("--dry-run", action="store_true", help="show the changes, but make none")
     _spark(command)
 
 
@@ -138,7 +138,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 class _Version(argparse.Action):
-    """Looks for the version when it is asked for: that takes longer than all else here."""
+    """Reads the version only if it is asked for, since that is slow."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

@@ -37,10 +37,10 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a fold: for each key what its aggregates are made of.
+    """The state of a fold: the partial results of each key.
 
-    Times are microseconds, durations as well, dates are days since 1970; decimals are text, bytes base64
-    in text, and floats that are no numbers `"nan"`, `"inf"` and `"-inf"`.
+    Times and durations are microseconds, dates are days since 1970, decimals are text, and bytes are
+    base64 text. Floats that are not numbers are `"nan"`, `"inf"` and `"-inf"`.
     """
 
     keys: Columns

@@ -26,8 +26,8 @@ class Aggregate(ABC):
     """One aggregate over a column, computed from partial results that merge in any grouping.
 
     `partial` sees the rows of a group, `merge` sees partial states of a group (in the order they
-    arrived), `finish` sees one merged state per row. Each returns Polars expressions; the names in
-    the state are the aggregate's own business.
+    arrived), `finish` sees one merged state per row. Each returns Polars expressions. The
+    aggregate chooses the names in its state.
     """
 
     #: False refuses the aggregate when a plan is built: it cannot be computed from partials.
@@ -42,12 +42,12 @@ class Aggregate(ABC):
 
     @property
     def name(self) -> str:
-        """What plans call it; checkpoints as well, so it must not change."""
+        """Its name in plans and checkpoints; it must not change."""
         return type(self).__name__.lower()
 
     @abstractmethod
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        """The result's type for a column of this type; raises `TypeError` if it has none."""
+        """The type of the result for a column of this type; raises `TypeError` if there is none."""
 
     @abstractmethod
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
@@ -62,17 +62,17 @@ class Aggregate(ABC):
         """The result of one state."""
 
     def parameters(self) -> dict[str, object]:
-        """What tells this aggregate from another of its class, apart from the column."""
+        """The arguments, apart from the column."""
         return {}
 
     @property
     def registered(self) -> str:
-        """What checkpoints call it. A program's own is told from ours, whose names it may have."""
+        """Its name in checkpoints. User-defined aggregates may have the names of built-in ones."""
         ours = type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
         return self.name if ours else f"own {self.name}"
 
     def identity(self) -> Values:
-        """The registered name, the column and the arguments: never where the class lies."""
+        """The registered name, the column and the arguments; not the module of the class."""
         arguments = plain(self.parameters())
         return {"aggregate": self.registered, "column": self.column, "arguments": arguments}
 

@@ -66,16 +66,16 @@ _BUILT_IN = {
 
 
 class EventTimeTypes:
-    """The known ways to read times, by name: the built-in ones and those that users add."""
+    """The types of event times, by name: built-in ones and those that users register."""
 
     def __init__(self) -> None:
         self._types = dict(_BUILT_IN)
 
     def register(self, name: str, parse: Parse, *, accepts: Accepts | None = None) -> None:
-        """Add a way to read times; one that was added before under this name is replaced.
+        """Register a type of event times; it replaces an earlier one of the same name.
 
-        `parse` gets an Arrow array without nulls and gives a timestamp array of the same length,
-        null where a value does not parse. `accepts` says which column types it takes.
+        `parse` takes an Arrow array without nulls and returns a timestamp array of the same length, with
+        null for values that do not parse. `accepts` says which column types it supports.
 
         >>> import pyarrow.compute as pc
         >>> types = EventTimeTypes()
@@ -93,13 +93,13 @@ class EventTimeTypes:
         self._types[name] = EventTimeType(name, accepts or _is_anything, "only what it accepts", parse)
 
     def resolve(self, name: str) -> EventTimeType:
-        """The type of a name; one that nobody knows is refused."""
+        """The type with this name; an unknown name is refused."""
         if name not in self._types:
             raise PlanError(f"no event-time type {name!r}; {did_you_mean(str(name), self.list())}")
         return self._types[name]
 
     def list(self) -> Names:
-        """The names of all types there are, sorted."""
+        """The names of all types, sorted."""
         return sorted(self._types)
 
     def __repr__(self) -> str:

@@ -143,11 +143,12 @@ def declare_sla(  # noqa: PLR0913
     arrival: str | None = None,
     shards: int = 1,
 ) -> Sla:
-    """The limits of a class, where given, with what is said explicitly in place of its own.
+    """The limits of each stream: those of a class, and explicit values that override them.
 
-    Classes are `bronze`, `silver`, `gold` and `platinum`. `max_rate` is rows a second, `capacity` how
-    many may come at once; `max_lag` is how old rows may be, `jitter_budget` how far apart they may come.
-    `arrival` is the column that says when a row came; without it that is when its batch began.
+    Classes are `bronze`, `silver`, `gold` and `platinum`. `max_rate` is rows per second, and
+    `capacity` the largest burst. `max_lag` is the largest age of a row on arrival, and `jitter_budget`
+    the longest pause between two rows. `arrival` names the column with the arrival time of a row; the
+    default is the time of its batch.
 
     >>> print(tg.sla("gold", max_lag="1 hour"))
     sla(max_rate=20, capacity=50, max_lag=1 hour)

@@ -107,10 +107,10 @@ Step = Map | Filter | Shed
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which steps share a Python stage; each stage copies every row twice.
+    """Which steps share a Python stage. Each stage copies every row twice.
 
-    `maps` and `filters` join steps of one kind, `across` one kind with the other, and `pack` the last
-    steps with the operator that reads them; `max_depth` is how many steps one Python stage has at most.
+    `maps` and `filters` fuse steps of one kind, `across` fuses maps with filters, and `pack` fuses the
+    last steps with the packing of rows. `max_depth` is the largest number of steps in one stage.
 
     >>> tg.fusion(across=False)
     Fusion(maps=True, filters=True, across=False, pack=True, read=True, max_depth=32)

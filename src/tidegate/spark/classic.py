@@ -45,7 +45,7 @@ _TUNED = {
 
 
 def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSession:
-    """A local session set up for tidegate; any other session works as well.
+    """Create a local session with good settings for tidegate; any other session works too.
 
     >>> spark = tg.local_spark(cores=2)
     >>> spark.range(3).count()

@@ -113,29 +113,29 @@ class Query:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Every counter since the start: rows in and out, late rows by fate, errors, unassigned.
+        """Every counter since the start: rows in and out, late rows, errors, unassigned rows.
 
-        Where load is shed, beside them the score of the last batch, its parts and what came of it;
-        where batches are held to a pace, how many rows they are to have, and why.
+        With load shedding, it includes the load score of the last batch, its parts and the decision.
+        With a pace, it includes how many rows batches should have.
         """
         return self._known.totals
 
     def rows_out_in(self, batch_id: int) -> int | None:
-        """How many results a micro-batch put out, if it was one of the last hundred."""
+        """The number of results of a micro-batch, if it was one of the last hundred."""
         return self._known.rows_out.get(str(batch_id))
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
-        """The watermark each operator works by: that of the sources, less what is held back above it.
+        """The watermark of each operator: that of the sources minus the operator's watermark delay.
 
-        A program that only passes rows has no operators.
+        A program without operators has none.
         """
         return {name: _instant(at) for name, at in self._known.watermarks.items()}
 
     def snapshot(self) -> bytes:
-        """The state of the running fold that the query ends in, as of its last committed batch.
+        """The state of the running fold at the end of the query, as of the last committed batch.
 
-        Equal states are equal bytes; `tg.read_snapshot` reads them. A query without a running fold
+        Equal states give equal bytes; `tg.read_snapshot` reads them. A query without a running fold
         raises a `StateError`.
         """
         take = partial(snapshot_of, checkpoint=self._writer.checkpoint)
@@ -143,11 +143,11 @@ class Query:
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs still: neither stopped, nor failed, nor done."""
+        """Whether the query is running: not stopped, failed or done."""
         return bool(self.spark.isActive)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if the timeout (in seconds) came first. Raises what stopped it."""
+        """Wait for the end; False after the timeout (in seconds). Raises the error of a failed query."""
         try:
             if timeout is None:
                 self.spark.awaitTermination()
@@ -157,14 +157,14 @@ class Query:
             self._note_end()
 
     def process_all_available(self) -> None:
-        """Wait until everything the sources have now is processed."""
+        """Wait until all data that the sources have now is processed."""
         self.spark.processAllAvailable()
 
     def stop(self, *, drain: bool = False) -> None:
-        """End the query. What is open stays open for the next start from the checkpoint.
+        """Stop the query. Open windows stay in the checkpoint for the next start.
 
-        With `drain` the query emits what is open first, in event-time order, as if the stream had
-        ended. The checkpoint is finished then: a later start on it raises `CheckpointDrained`.
+        With `drain`, the query first emits all open results, in event-time order, as if the stream had
+        ended. The checkpoint is then finished: a later start on it raises `CheckpointDrained`.
         """
         if drain:
             self._drain()

@@ -20,11 +20,11 @@ def compile(
     sinks: Iterable[SinkTable] = (),
     spark: Session | None = None,
 ) -> Program:
-    """The program that a text is. `streams` and `sinks` are those that are declared elsewhere.
+    """Compile SQL text to a program. `streams` and `sinks` are those that are declared elsewhere.
 
-    Types of expressions come from the analyzer of `spark`. It is a session, which is then asked about
-    every expression, or a function that starts one, which is called if a plan depends on the answer.
-    Without it only columns, casts and plain values have types.
+    Spark's analyzer finds the types of expressions. `spark` is a session, which checks every expression,
+    or a function that starts one, which is called only if a plan depends on a type. Without it, only
+    columns, casts and literals have types.
 
     >>> program = compile('''
     ...     CREATE STREAM clicks (ts TIMESTAMP, user STRING, WATERMARK FOR ts AS ts)

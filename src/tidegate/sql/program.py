@@ -22,9 +22,9 @@ Column = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stream:
-    """A declared source: where rows come from, and where they have their event time.
+    """A declared source, with the column of its event time.
 
-    `time` is a column, the time rows come at, or None: rows without a time, which windows refuse.
+    `time` is a column, processing time, or None. Windows refuse rows without a time.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Stream:
         return f"<Stream {self.name} ← {self.connector}: {shortened(self.schema.names)}>"
 
     def source(self, schema: pa.Schema | None = None, time: str | None = None) -> Source:
-        """The source of a plan; a projection leaves other columns, and may call the time otherwise."""
+        """The source of a plan. A projection can change the columns and rename the time."""
         assert self.time is not None, "only windows ask, and they have refused such a stream"
         return declare_source(
             self.schema if schema is None else schema,
@@ -59,7 +59,7 @@ def _timedelta(value: Micros | None) -> timedelta | None:
 
 @dataclass(frozen=True)
 class SinkTable:
-    """A declared place for the rows of a channel."""
+    """A declared sink."""
 
     name: str
     connector: str
@@ -80,9 +80,9 @@ class Projection:
 
 @dataclass(frozen=True)
 class Input:
-    """What happens to a stream's DataFrame before it becomes events, first to last.
+    """The steps that turn a stream's DataFrame into events, first to last.
 
-    `kept` has the columns of the stream that leave the steps as they are, by the names they then have.
+    `kept` has the columns of the stream that the steps do not change, by their new names.
     """
 
     stream: Stream
@@ -101,9 +101,9 @@ class Insert:
     """A query: `inputs` → `plan` → `steps` → the sinks.
 
     `inputs` are in the order of `plan.sources`. Without a plan there are no windows: the rows of
-    the one input are the result. `steps` are about the plan's main channel, and `kept` has the columns
-    of the plan that leave them as they are, by the names they then have. A query whose result is only
-    shown has no sinks.
+    the one input are the result. `steps` apply to the plan's main channel, and `kept` has the columns
+    of the plan that they do not change, by their new names. A query whose result is only shown has no
+    sinks.
     """
 
     plan: Output | None
@@ -121,7 +121,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Program:
-    """A text of several statements. Views are gone: they are part of the queries that read them."""
+    """A program of several statements. Views are part of the queries that read them."""
 
     streams: Mapping[str, Stream] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Testing without Spark: tables in text, programs that are run dry, transcripts, changelogs.
+"""Testing without Spark: table literals, dry runs, transcripts, changelogs.
 
 [Testing](testing.md) shows how. `KernelHost`, `differences` and `run` are for the tests of tidegate
 itself, and take plans.

@@ -11,13 +11,13 @@ WINDOW = ("window_start", "window_end")
 
 
 class IllegalChange(AssertionError):
-    """A row of a changelog that nobody could apply."""
+    """A row of a changelog that cannot be applied."""
 
 
 class Changelog:
-    """The table that a changelog stands for: at most one row for each key and window.
+    """The table that a changelog produces: at most one row for each key and window.
 
-    Rows of running folds have no window: of them there is one for each key.
+    Running folds have one row for each key, since they have no window.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -26,11 +26,11 @@ class Changelog:
 
     @property
     def rows(self) -> list[Row]:
-        """The table as it stands."""
+        """The current table."""
         return list(self._live.values())
 
     def apply(self, batch: Iterable[Row]) -> list[Row]:
-        """Apply one batch's changes; the table at its end comes back."""
+        """Apply the changes of one batch; returns the table after it."""
         changes = list(batch)
         inserted: set[Hashable] = set()
         for change in changes:
@@ -99,7 +99,7 @@ def _lies_within(old: Row, new: Row) -> bool:
 
 
 def consolidate(changes: Iterable[Row]) -> list[Row]:
-    """The rows that a changelog leaves: each `-U` and `-D` takes back the equal row that is out.
+    """The rows that remain after a changelog: each `-U` and `-D` retracts an equal row.
 
     >>> put, back = {"user": "ann", "n": 1, "op": "+I"}, {"user": "ann", "n": 1, "op": "-U"}
     >>> consolidate([put, back, {"user": "ann", "n": 2, "op": "+U"}])

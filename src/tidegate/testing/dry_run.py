@@ -24,7 +24,7 @@ Given = str | Sequence[Row]
 
 @dataclass(frozen=True)
 class Stream:
-    """Stands for a streaming DataFrame where programs are only looked at, or run dry.
+    """Replaces a streaming DataFrame in plans and dry runs: it has columns, but no rows.
 
     >>> import pyarrow as pa
     >>> clicks = Stream(pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string())]))
@@ -38,13 +38,13 @@ class Stream:
 
 
 class DryRun:
-    """A program as it runs on Spark, batch by batch: the same operators, and the watermark in between.
+    """Runs a program batch by batch, without Spark, with the same operators and the same watermark.
 
-    The program is a result of the Python API, or a query of SQL: what `tg.sql.compile` gives, or one of
+    The program is a result of the Python API, or a SQL query: what `tg.sql.compile` returns, or one of
     its `inserts` and `selects`. Conditions and expressions of SQL need a session, `spark`.
 
-    `now` is the clock, and stands still until a test sets it: processing time, `periodic` and `admit` go
-    by it. `watermark` follows from the rows of earlier batches, and a test can set it as well.
+    `now` is the clock. It stands still until a test sets it; processing time, `periodic` and `admit` use
+    it. `watermark` follows from the rows of earlier batches, and a test can set it.
 
     >>> import pyarrow as pa
     >>> from tidegate.testing import at
@@ -74,12 +74,12 @@ class DryRun:
 
     @property
     def channels(self) -> dict[str, pa.Schema]:
-        """The channels that rows leave through, with their columns."""
+        """The output channels, with their columns."""
         return self._subject.channels
 
     @property
     def watermark(self) -> datetime | None:
-        """What the next batch works by: the lowest of the sources' watermarks, if all have one.
+        """The watermark of the next batch: the lowest of all sources, if all have one.
 
         A test can set it. It then counts for all sources, and cannot go back.
         """
@@ -101,7 +101,7 @@ class DryRun:
     def batch(self, *given: Given, **by_stream: Given) -> BatchResult:
         """One micro-batch: the rows of each source, in the order in which the program names them.
 
-        The streams of a query of SQL can be given by name; one that is left out has no rows.
+        The streams of a SQL query can be given by name; one that is left out has no rows.
         """
         taken = self._taken(given, by_stream)
         if self._host is None:
@@ -122,11 +122,11 @@ class DryRun:
         return self._selected(result)
 
     def end(self) -> BatchResult:
-        """The end of a batch query: nothing comes any more, and everything closes."""
+        """End the stream, as at the end of a batch query: every window closes."""
         return BatchResult() if self._host is None else self._selected(self._host.end())
 
     def restart(self) -> None:
-        """Go on with nothing but the stored state, as new processes do."""
+        """Discard everything except the stored state, as new processes do."""
         if self._host is not None:
             self._host.restart()
 
@@ -186,7 +186,7 @@ class _Script(Transcript):
 
 
 def check(program: Program, script: str, *, spark: Session | None = None) -> None:
-    """Run a program dry through a transcript; what differs is an `AssertionError` that shows it.
+    """Run a program through a transcript, without Spark. A difference raises an `AssertionError`.
 
     >>> import pyarrow as pa
     >>> clicks = Stream(pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string())]))

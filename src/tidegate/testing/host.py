@@ -46,7 +46,7 @@ class Bucket:
 
 
 class KernelHost:
-    """Runs one plan's kernels over micro-batches; `now`, its processing time, is set by the test."""
+    """Runs the kernels of one plan over micro-batches. The test sets `now`, the processing time."""
 
     def __init__(
         self,
@@ -73,32 +73,32 @@ class KernelHost:
     def batch(self, *rows: Sequence[Row], worker: int = 0, packs: int = 1) -> BatchResult:
         """One micro-batch at the time `now`: the rows of each source.
 
-        `worker` is the process whose memory the batch meets: the one that served the batch before,
-        or another, which may be several batches behind. `packs` is how many partitions pack rows.
+        `worker` is the process that runs the batch: that of the last one, or another, whose memory may
+        be several batches old. `packs` is the number of partitions that pack rows.
         """
         result = self._run(rows, self.watermark_micros, worker, packs)
         self.observe(*rows)
         return result
 
     def observe(self, *rows: Sequence[Row]) -> None:
-        """Move the watermark on, as the rows of each source say."""
+        """Advance the watermark by the rows of each source."""
         for number, (source, own) in enumerate(zip(self.sources, rows, strict=True)):
             times = (row.get(source.time) for row in own)
             seen = self.generators[number].observe(micros_of(t) for t in times if t is not None)
             self.aligner.update(str(number), seen)
 
     def advance_to(self, watermark: int) -> None:
-        """Move the watermark of every source on, without rows."""
+        """Advance the watermark of every source, without rows."""
         for number, generator in enumerate(self.generators):
             self.aligner.update(str(number), generator.advance_to(watermark))
 
     @property
     def watermark_micros(self) -> int | None:
-        """The lowest of the sources' watermarks; none while one has not spoken."""
+        """The lowest watermark of all sources; None while one has none."""
         return self.aligner.watermark
 
     def failed_batch(self, *rows: Sequence[Row], worker: int = 0) -> None:
-        """An attempt at a micro-batch that is not committed: only the worker's memory has seen it."""
+        """Run a micro-batch without committing it: only the worker's memory changes."""
         kept = {place: Bucket(MemoryPages(b.pages), b.due) for place, b in self._buckets.items()}
         self._run(rows, self.watermark_micros, worker, 1)
         self._buckets = kept
@@ -108,7 +108,7 @@ class KernelHost:
         return self._run([[] for _ in self.sources], THE_END, 0, 1)
 
     def restart(self) -> None:
-        """Forget everything that is not stored, as new worker processes would."""
+        """Discard everything that is not stored, as new worker processes do."""
         self._residents.clear()
 
     @property

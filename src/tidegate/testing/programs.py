@@ -44,7 +44,7 @@ Session = Any
 def load(file: str | os.PathLike[str], *, spark: Session | None = None) -> list[Insert]:
     """The queries of a pipeline file, `.yaml` or `.sql`, for a dry run.
 
-    `spark` is only needed if a plan depends on types that Spark alone can tell.
+    `spark` is only needed if a plan depends on types that only Spark knows.
     """
     from tidegate.pipeline.load import load  # it takes its time, and other programs do without
 

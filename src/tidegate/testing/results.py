@@ -33,7 +33,7 @@ class BatchResult:
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark in force during the batch, in UTC; that of the end is the end of time."""
+        """The watermark in force during the batch, in UTC; for `end()`, the end of time."""
         return instant_of_watermark(self.watermark_micros)
 
     @property
@@ -48,10 +48,10 @@ class BatchResult:
 
 
 def differences(plan: Plan, expected: BatchResult, actual: BatchResult) -> list[str]:
-    """What tells two results of a batch apart, in sentences; empty where they agree.
+    """The differences of two results of a batch, in sentences; empty if they agree.
 
-    The order of rows does not count: it is promised for the retractions of one key only, which is
-    the changelog's business. Sketches may differ by their documented bounds.
+    The order of rows does not matter; the changelog checks the order of retractions. Sketches may differ
+    by their documented bounds.
     """
     found = []
     if expected.watermark_micros != actual.watermark_micros:
@@ -91,10 +91,10 @@ def told_apart(
 def assert_rows(
     actual: pa.Table | Sequence[Row], expected: str | Sequence[Row], schema: pa.Schema | None = None
 ) -> None:
-    """The rows are those expected, in any order; of their columns those count that are expected.
+    """Assert that the rows are the expected ones, in any order, compared by the expected columns.
 
-    What is expected may be a table in text: its types are those of `actual` if that is an Arrow table,
-    such as `df.toArrow()` or `tg.sinks.memory().to_arrow()`, and otherwise those of `schema`.
+    `expected` can be a table literal. Its types are those of `actual` if that is an Arrow table, such as
+    `df.toArrow()` or `tg.sinks.memory().to_arrow()`, and those of `schema` otherwise.
 
     >>> assert_rows([{"user": "ann", "n": 1}], [{"n": 2}])
     Traceback (most recent call last):

@@ -28,7 +28,7 @@ _FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max)
 
 
 def rows(text: str, schema: pa.Schema) -> list[Row]:
-    """The rows of a table in text, its columns read by the types of the schema.
+    """Parse a table literal; the schema has the types of its columns.
 
     >>> rows("n | s \\n 1 | a \\n null | b", pa.schema([("n", pa.int64()), ("s", pa.string())]))
     [{'n': 1, 's': 'a'}, {'n': None, 's': 'b'}]
@@ -44,7 +44,7 @@ def rows(text: str, schema: pa.Schema) -> list[Row]:
 
 
 def text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Rows as such a table, for messages people read."""
+    """Rows as a table literal, for messages."""
     if not rows:
         return "(no rows)"
     names = list(columns or rows[0])
@@ -57,7 +57,7 @@ def text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
 
 
 def at(seconds: float | str | Decimal) -> datetime:
-    """The instant so many seconds after noon.
+    """The instant that many seconds after noon on 1 May 2024, UTC.
 
     >>> at("1.5").isoformat()
     '2024-05-01T12:00:01.500000+00:00'

@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A plan and a script of what it does."""
+    """A plan, and a script with its input and expected output."""
 
     name: str
     plan: Plan
@@ -72,22 +72,22 @@ class Transcript:
 
     @property
     def tables(self) -> Sequence[pa.Schema]:
-        """The columns of the tables that a batch brings."""
+        """The columns of the input tables."""
         return [source.row_schema for source in self.dataflow.sources]
 
     @property
     def channels(self) -> Mapping[str, pa.Schema]:
-        """The columns of the tables that leave."""
+        """The columns of the output tables."""
         return self.dataflow.channels
 
     @property
     def counters(self) -> Sequence[str]:
-        """The counters that a script can name."""
+        """The counters that a script can check."""
         return self.dataflow.counters
 
     @property
     def close(self) -> dict[str, Close]:
-        """The columns of results that need not agree to the bit."""
+        """The result columns that may differ in the last bits."""
         return closeness(self.plan)
 
     @cached_property
@@ -96,7 +96,7 @@ class Transcript:
         return [_step(sections, self) for sections in _batches(self.script)]
 
     def complaints(self, results: Sequence[BatchResult]) -> list[str]:
-        """How results differ from the script, in sentences; empty where they agree."""
+        """How results differ from the script, in sentences; empty if they agree."""
         if len(results) != len(self.steps):
             return [f"{self.name}: {len(self.steps)} batches in the script, {len(results)} happened"]
         return [
@@ -109,7 +109,7 @@ class Transcript:
 def run(
     transcript: Transcript, host: KernelHost, between: Callable[[], Any] = lambda: None
 ) -> list[BatchResult]:
-    """A transcript's batches through a host; `between` is called after each, to restart it perhaps."""
+    """Run the batches of a transcript on a host; `between` is called after each batch."""
     results = []
     for step in transcript.steps:
         host.now = step.now
