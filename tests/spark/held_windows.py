@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import tidegate as tg
 from tests.spark.killed_windows import run_windows
 from tests.spark.kills import ROOT
-from tidegate.spark import lower, query, session
+from tidegate.spark import classic, lower, query, session
 from tidegate.spark.processor import KernelProcessor
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
