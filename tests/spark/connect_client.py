@@ -124,8 +124,7 @@ def paced_folder(spark: Any, folder: str) -> Any:
     )
     query.await_termination()
     snapshot = tg.read_snapshot(query.snapshot())
-    keys, state = snapshot.keys.to_pylist(), snapshot.state.to_pylist()
-    return {"metrics": query.metrics, "users": [key["user"] for key in keys], "states": len(state)}
+    return {"metrics": query.metrics, "users": [key for (key,), _ in snapshot.rows]}
 
 
 @program
