@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidegate.plan.event_time import EVENT_TIME_TYPES as event_time_types
     from tidegate.plan.sla import declare_sla as sla
     from tidegate.plan.steps import Fusion as fusion
-    from tidegate.spark.session import local_spark
+    from tidegate.spark.classic import local_spark
 else:
     _MODULES = {
         "tidegate.api.aggregates": (
@@ -51,7 +51,7 @@ else:
             "WatermarkAligner", "WatermarkGenerator", "WatermarkPropagator",
         ),
         "tidegate.plan.aggregates": ("Aggregate",),
-        "tidegate.spark.session": ("local_spark",),
+        "tidegate.spark.classic": ("local_spark",),
     }  # fmt: skip
     _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names}
     _HOME["event_time_types"] = ("tidegate.plan.event_time", "EVENT_TIME_TYPES")

@@ -26,8 +26,8 @@ from rich.table import Column, Table
 import tidegate as tg
 from tidegate.api.events import Events, Result
 from tidegate.api.together import SideBySide
+from tidegate.spark.classic import set_log_level, stderr_into
 from tidegate.spark.query import Query
-from tidegate.spark.session import set_log_level, stderr_into
 
 FOLDER = "demo-output"
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)

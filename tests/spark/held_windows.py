@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import tidegate as tg
 from tests.spark.killed_windows import run_windows
 from tests.spark.kills import ROOT
-from tidegate.spark import lower, query, session
+from tidegate.spark import classic, lower, query, session
 from tidegate.spark.processor import KernelProcessor
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -79,7 +79,7 @@ def cluster(master: str, settings: dict[str, str]) -> Any:
     """Executors of one core each, which speculate."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    wanted = session._TUNED | SPECULATION | settings | {"spark.executorEnv.PYTHONPATH": path}
+    wanted = classic._TUNED | SPECULATION | settings | {"spark.executorEnv.PYTHONPATH": path}
     return SparkSession.builder.master(master).appName("held").config(map=wanted).getOrCreate()
 
 

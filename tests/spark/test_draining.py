@@ -1,12 +1,9 @@
 """Draining: what is open is emitted in event-time order, once, and then the checkpoint is finished."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -18,10 +15,8 @@ from tests.spark.conftest import run, seconds, write_batches
 from tests.spark.killed_drain import spend_and_visits, stream_of
 from tests.spark.kills import Victim, commits
 from tests.spark.test_windows import disordered
-from tests.support.time_limits import HANG
 from tidegate.connectors import MemorySink
 from tidegate.errors import CheckpointDrained, StartError
-from tidegate.spark.batch_writer import BatchWriter
 from tidegate.spark.checkpoint.inspection import states_of
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -211,40 +206,6 @@ def test_a_running_query_can_be_drained(fed: Fed, tmp_path: Path) -> None:
     assert (a, b) == ("a", "b")
     assert first == second
     assert first + second == query.metrics["rows_in"]
-
-
-def test_a_batch_that_comes_between_end_and_stop_is_not_written(
-    fed: Fed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The query ends as one that was stopped does, whoever waits for it."""
-    came_after, write = Event(), BatchWriter.__call__
-
-    def noticed(writer: BatchWriter, packed: Any, batch_id: int) -> None:
-        if writer._stopping is not None:
-            came_after.set()
-        write(writer, packed, batch_id)
-
-    monkeypatch.setattr(BatchWriter, "__call__", noticed)
-    main = tg.sinks.memory()
-    fed.add([(1, "a", 5.0)], [(15, "b", 1.0)])
-    query = fed.spend().start(checkpoint=tmp_path / "checkpoint", main=main)
-    query.process_all_available()
-    stop = query.spark.stop
-
-    def stops_late() -> None:
-        fed.add([(16, "b", 1.0)], [(30, "c", 1.0)])
-        assert came_after.wait(HANG)
-        time.sleep(1)  # long enough for a failure to end the query
-        stop()
-
-    monkeypatch.setattr(query.spark, "stop", stops_late)
-    with ThreadPoolExecutor() as threads:
-        ended = threads.submit(query.await_termination)
-        query.stop(drain=True)
-        assert ended.result(timeout=HANG)
-    assert query.spark.status["message"] == "Stopped"
-    assert query.spark.exception() is None
-    assert told(main, "user", "spend") == [("a", 5.0), ("b", 1.0)]
 
 
 # -- drains that are interrupted ------------------------------------------------------------------

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from scripts.jar import SOURCES, jar
-from tidegate.spark import session
+from tidegate.spark import classic
 
 OURS, HADOOPS = "tidegate.LocalFiles", "org.apache.hadoop.fs.local.RawLocalFs"
 
@@ -140,9 +140,9 @@ def test_a_jvm_that_takes_no_jar_uses_hadoops_class(spark: Any, chosen: str) -> 
     usual = thread.getContextClassLoader()
     thread.setContextClassLoader(classes.getSystemClassLoader())
     try:
-        wanted = SparkConf(loadDefaults=False).set(session._DISK, chosen)
-        session._with_our_classes(wanted)
-        assert wanted.get(session._DISK) == (HADOOPS if chosen == OURS else chosen)
+        wanted = SparkConf(loadDefaults=False).set(classic._DISK, chosen)
+        classic._with_our_classes(wanted)
+        assert wanted.get(classic._DISK) == (HADOOPS if chosen == OURS else chosen)
     finally:
         thread.setContextClassLoader(usual)
 
@@ -165,7 +165,7 @@ def test_workers_import_the_pyspark_that_is_installed(spark: Any) -> None:
 def test_otherwise_they_run_the_interpreter_itself(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setenv("TIDEGATE_PYTHON", "")
-    assert session._interpreter() == str(session._PYTHON)
+    assert classic._interpreter() == str(classic._PYTHON)
     assert os.environ["TIDEGATE_PYTHON"] == sys.executable
     match reason:
         case "a JVM runs":
@@ -175,5 +175,5 @@ def test_otherwise_they_run_the_interpreter_itself(monkeypatch: pytest.MonkeyPat
         case "not installed":
             monkeypatch.setattr(pyspark, "__file__", "/opt/spark/python/pyspark/__init__.py")
         case "no right":
-            monkeypatch.setattr(session, "_PYTHON", Path("/nowhere/python.sh"))
-    assert session._interpreter() == sys.executable
+            monkeypatch.setattr(classic, "_PYTHON", Path("/nowhere/python.sh"))
+    assert classic._interpreter() == sys.executable

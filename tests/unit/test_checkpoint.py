@@ -63,7 +63,7 @@ def test_a_query_of_others_is_left_alone(tmp_path):
 @pytest.mark.parametrize("buckets", [0, -1])
 def test_state_has_one_bucket_at_least(buckets):
     with pytest.raises(PlanError, match=f"buckets={buckets}: state needs one"):
-        lower(compile(plan_of(hopping(10))), [None], buckets)
+        lower(compile(plan_of(hopping(10))), buckets)
 
 
 def test_ids_that_were_remembered_without_a_secret_are_refused(tmp_path):

@@ -49,7 +49,7 @@ TESTING_MAY_IMPORT = {
 OWNERS = {"pyspark": {"spark", "demo"}, "pydantic": {"pipeline"}}
 
 # The JVM behind a classic session is known where such sessions are made, and nowhere else.
-KNOWS_THE_JVM = "spark/session.py"
+KNOWS_THE_JVM = "spark/classic.py"
 CLASSIC = {"SparkContext", "py4j"}
 OF_THE_JVM = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc", "_jsq", "_gateway", "sparkContext"}
 
@@ -153,7 +153,7 @@ def test_only_one_module_knows_the_jvm():
         ("demo.py", "def f():\n from py4j.protocol import Py4JError", ["py4j"]),
         ("demo.py", "import py4j.java_gateway as g", ["py4j"]),
         ("spark/query.py", "text = 'py4j.protocol.Py4JJavaError'  # _jvm", []),
-        ("spark/session.py", "import py4j\nspark._jvm", []),
+        ("spark/classic.py", "import py4j\nspark._jvm", []),
     ],
 )
 def test_a_use_of_the_jvm_is_caught(tmp_path, path, text, expected):

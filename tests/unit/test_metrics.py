@@ -74,10 +74,10 @@ def test_it_is_known_what_each_of_the_last_batches_put_out() -> None:
     for batch in range(150):
         record(metrics, batch, rows("main", batch), rows("late", 7))
     record(metrics, 149, rows("main", 1), rows("main", 2))
-    assert metrics.rows_out_in(149) == 3
-    assert metrics.rows_out_in(50) == 50
-    assert metrics.rows_out_in(49) is None
-    assert metrics.rows_out_in(150) is None
+    assert metrics.rows_out_by_batch()["149"] == 3
+    assert metrics.rows_out_by_batch()["50"] == 50
+    assert "49" not in metrics.rows_out_by_batch()
+    assert "150" not in metrics.rows_out_by_batch()
 
 
 def test_every_counter_is_there_from_the_start() -> None:

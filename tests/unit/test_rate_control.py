@@ -10,7 +10,15 @@ import tidegate as tg
 from tidegate.errors import DurationError, PlanError, StartError
 from tidegate.plan.time import Micros
 from tidegate.spark import rate_control as pacing
-from tidegate.spark.rate_control import ControlFiles, Pace, RateControl, Taken, mark
+from tidegate.spark.rate_control import (
+    ControlFiles,
+    Pace,
+    RateControl,
+    Taken,
+    hold_sources,
+    mark,
+    paced_sources,
+)
 
 MINUTE = Pace(Micros(60_000_000), least=10, most=1_000, start=100)
 
@@ -31,7 +39,8 @@ class Query:
         self.start()
 
     def start(self) -> None:
-        self.pacing = RateControl.of(self.frames, None, (self.path / "checkpoint").as_uri())
+        self.paced = list(paced_sources(self.frames, None))
+        self.pacing = RateControl.of(self.paced, (self.path / "checkpoint").as_uri())
         self.pacing.begin()
 
     def control(self, name: str) -> ControlFiles:
@@ -129,7 +138,7 @@ def test_a_query_without_a_pace_says_nothing_and_writes_nothing(tmp_path, monkey
 
 def test_a_reader_belongs_to_one_active_query(query):
     active = [True]
-    query.pacing.hold(lambda: bool(active))
+    hold_sources(query.paced, lambda: bool(active))
     with pytest.raises(StartError, match=r"another active query .* call read_folder\(\) once for each"):
         query.start()
     active.clear()
@@ -139,14 +148,14 @@ def test_a_reader_belongs_to_one_active_query(query):
 def test_a_watched_query_goes_by_its_own_rows(tmp_path, monkeypatch):
     clock = Query(tmp_path, monkeypatch, frame(None))
     checkpoint = tmp_path / "checkpoint"
-    watched = RateControl.of(clock.frames, MINUTE, checkpoint.as_uri())
+    watched = RateControl.of(paced_sources(clock.frames, MINUTE), checkpoint.as_uri())
     for _ in range(2):
         watched.observe(500, clock.now - 1)
     assert watched.metrics()["batch_rows"] == 200
     assert MINUTE.rows(checkpoint) == 200
     assert MINUTE.rows(tmp_path / "other") == 100
     with pytest.raises(StartError, match="only watched, but this query reads a folder with a pace"):
-        RateControl.of([frame(tmp_path / "a")], MINUTE, checkpoint.as_uri())
+        list(paced_sources([frame(tmp_path / "a")], MINUTE))
 
 
 def test_a_pace_must_make_sense():

@@ -1,45 +1,45 @@
-"""Stopping with a drain, without Spark: what a batch that comes too late does, and who is told."""
+"""Stopping with a drain, without Spark: what happens in which order, and who is told."""
 
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.time_limits import HANG
 from tidegate.errors import CheckpointDrained, CheckpointTaken, StartError
-from tidegate.spark import batch_writer
 from tidegate.spark import query as queries
 from tidegate.spark.batch_writer import BatchWriter
-from tidegate.spark.checkpoint.metadata import Drained, last_begun, refuse_drained
+from tidegate.spark.checkpoint.metadata import Drained, refuse_drained
 from tidegate.spark.checkpoint.ownership import Ownership
-from tidegate.spark.drain import complete_drain, drain
-from tidegate.spark.interruption import BatchInterrupted
-from tidegate.spark.query import Query
+from tidegate.spark.drain import drain
+from tidegate.spark.query import Query, Stream
 
 NOTHING: Any = None
 
 
-class Recorded:
-    """Spark's query and the drain, as far as a stop calls them."""
+class Recorded(Stream):
+    """A stream of rows, Spark's query and the drain, as far as a stop calls them."""
 
-    def __init__(self, *, active: bool) -> None:
-        self.isActive = active
-        self.calls: list[str] = []
+    def __init__(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        frame: Any = SimpleNamespace(sparkSession=NOTHING)
+        super().__init__(frame, writer_at(checkpoint), NOTHING)
+        calls: list[str] = []
+        object.__setattr__(self, "calls", calls)
+        monkeypatch.setattr(queries, "drain", lambda *_, **__: calls.append("drain"))
 
-    def stop(self) -> None:
-        self.calls.append("stop")
+    def query(self) -> Query:
+        stop = lambda: self.calls.append("stop")  # noqa: E731
+        spark: Any = SimpleNamespace(isActive=False, stop=stop)
+        return Query(spark, self)
 
-    def drain(self, writer: BatchWriter) -> None:
-        self.calls.append("drain")
+    def run_one_batch(self) -> None:
+        self.calls.append("batch")
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    spark = Recorded(active=True)
-    monkeypatch.setattr(queries, "drain", spark.drain)
-    return spark
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return Recorded(tmp_path, monkeypatch)
 
 
 def writer_at(checkpoint: Path) -> BatchWriter:
@@ -47,97 +47,44 @@ def writer_at(checkpoint: Path) -> BatchWriter:
     return BatchWriter(NOTHING, {}, uri, Ownership.next(uri), NOTHING)
 
 
-def test_a_batch_after_the_end_waits_for_the_stop_and_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, stopped, seen = Event(), Event(), []
-
-    def is_active() -> bool:
-        asked.set()
-        return not stopped.is_set()
-
-    def batch() -> None:
-        try:
-            writer(NOTHING, 0)
-        except BatchInterrupted as error:
-            seen.append(error)
-
-    monkeypatch.setattr(BatchWriter, "_write", lambda *_: seen.append("written"))
-    writer = writer_at(tmp_path)
-    writer.end(is_active)
-    asked.clear()
-    late = Thread(target=batch)
-    late.start()
-    assert asked.wait(HANG)
-    writer.end(is_active)  # a second stop does not wait for the batch
-    assert seen == []
-    stopped.set()
-    late.join(HANG)
-    # Spark looks for these words, and takes the error for the interruption by its stop.
-    assert list(map(str, seen)) == [
-        "py4j.protocol.Py4JJavaError: An error occurred while calling the sinks: "
-        "java.lang.InterruptedException: the query was drained"
-    ]
-
-
-def test_a_batch_that_nothing_stops_is_still_not_taken_for_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch_writer, "_LONGEST_STOP", batch_writer._LONGEST_STOP * 0)
-    writer = writer_at(tmp_path)
-    writer.end(lambda: True)
-    with pytest.raises(StartError, match=r"^the query is being drained: this batch is not written any"):
-        writer(NOTHING, 0)
-
-
-def test_a_drain_stops_first(tmp_path: Path, recorded: Any) -> None:
-    Query(recorded, writer_at(tmp_path)).stop(drain=True)
+def test_a_drain_stops_first(recorded: Any) -> None:
+    recorded.query().stop(drain=True)
     assert recorded.calls == ["stop", "drain"]
 
 
-def test_a_query_that_lost_its_checkpoint_drains_nothing(tmp_path: Path, recorded: Any) -> None:
-    writer = writer_at(tmp_path)
-    writer.ownership.take()
-    Ownership.next(tmp_path.as_uri()).take()
-    with pytest.raises(CheckpointTaken):
-        writer(NOTHING, 0)  # before anything is asked of the batch
-    with pytest.raises(CheckpointTaken):
-        Query(recorded, writer).stop(drain=True)
-    assert recorded.calls == ["stop"]
+def test_a_batch_that_was_begun_is_completed_before_the_drain(tmp_path: Path, recorded: Any) -> None:
+    """Its rows may be in the sinks: a drain must not take its number."""
+    for folder, batches in (("offsets", "01"), ("commits", "0")):
+        (tmp_path / folder).mkdir()
+        for batch in batches:
+            (tmp_path / folder / batch).touch()
+    recorded.query().stop(drain=True)
+    assert recorded.calls == ["stop", "batch", "drain"]
 
 
-def test_a_drain_that_is_refused_stops_all_the_same(tmp_path: Path, recorded: Any) -> None:
-    writer, recorded.isActive = writer_at(tmp_path), False
-    writer._last = 3  # written, and the query failed before it was committed
-    with pytest.raises(
-        StartError, match=r"^batch 3 may have been written, and the query ended before it was"
-    ):
-        Query(recorded, writer).stop(drain=True)
+def test_a_drain_is_not_begun_if_that_batch_fails(
+    tmp_path: Path, recorded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()
+
+    def fails(_: Any) -> None:
+        raise RuntimeError("the sink fails")
+
+    monkeypatch.setattr(Recorded, "run_one_batch", fails)
+    with pytest.raises(RuntimeError, match="the sink fails"):
+        recorded.query().stop(drain=True)
     assert recorded.calls == ["stop"]
     refuse_drained(tmp_path.as_uri())  # it is not finished: the next start goes on
 
 
-def test_a_batch_that_an_earlier_run_may_have_written_is_written_first(tmp_path: Path) -> None:
-    """Its rows may be in the sink: a drain must not take its number."""
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").touch()
-    (tmp_path / "commits").mkdir()
-    writer = replace(writer_at(tmp_path), begun_before=last_begun(tmp_path.as_uri()))
-    ends = Thread(target=writer.end, args=(lambda: True,))
-    ends.start()
-    ends.join(0.2)
-    assert ends.is_alive()
-    assert writer._stopping is None, "the batch can still be written"
-    writer._last = 0
-    (tmp_path / "commits" / "0").touch()
-    ends.join(HANG)
-    assert writer._stopping is not None
-
-
-def test_a_query_that_fails_before_that_batch_is_not_drained(tmp_path: Path, recorded: Any) -> None:
-    recorded.isActive = False
-    with pytest.raises(StartError, match="batch 3 may have been written, and the query ended"):
-        Query(recorded, replace(writer_at(tmp_path), begun_before=3)).stop(drain=True)
+def test_a_query_that_lost_its_checkpoint_drains_nothing(tmp_path: Path, recorded: Any) -> None:
+    recorded.writer.ownership.take()
+    Ownership.next(tmp_path.as_uri()).take()
+    with pytest.raises(CheckpointTaken):
+        recorded.writer(NOTHING, 0)  # before anything is asked of the batch
+    with pytest.raises(CheckpointTaken):
+        recorded.query().stop(drain=True)
     assert recorded.calls == ["stop"]
 
 
@@ -162,8 +109,7 @@ def test_a_drain_has_the_number_after_the_last_batch_however_often_it_begins(tmp
 
 def test_a_query_that_holds_nothing_is_finished_at_once(tmp_path: Path) -> None:
     writer = writer_at(tmp_path)
-    complete_drain(writer)  # there is none
-    drain(writer)
+    drain(NOTHING, writer)
     with pytest.raises(CheckpointDrained, match="with batch 0"):
         refuse_drained(writer.checkpoint)
 

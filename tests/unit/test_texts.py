@@ -146,7 +146,8 @@ def query_of(spark, batch=-1, highest=None):
     metrics = Metrics(compile(RESULT.node))
     if highest is not None:
         metrics.record(batch, [Message.high_water_mark(0, 0, highest)], 0)
-    return Query(spark, SimpleNamespace(metrics=metrics, last=batch))
+    writer = SimpleNamespace(metrics=metrics, last=batch, metrics_file=None)
+    return Query(spark, SimpleNamespace(writer=writer))
 
 
 NOON = 1_767_268_800_000_000 + 5_000_000

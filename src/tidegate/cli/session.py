@@ -26,7 +26,7 @@ class Session:
 
     def _started(self) -> Any:
         """A local session; its logs are not shown, unless asked for."""
-        from tidegate.spark.session import local_spark, set_log_level, stderr_into
+        from tidegate.spark.classic import local_spark, set_log_level, stderr_into
 
         given = self._arguments
         settings, cores = dict(getattr(given, "conf", ())), getattr(given, "cores", None)

@@ -118,10 +118,10 @@ class Metrics:
             for vertex, buckets in kept.items():
                 self._state[vertex] = buckets | self._state.get(vertex, {})
 
-    def rows_out_in(self, batch_id: int) -> int | None:
-        """The rows that left in a batch, if it was one of the last."""
+    def rows_out_by_batch(self) -> dict[str, int]:
+        """The rows that each of the last batches emitted, by its number as text, as JSON has it."""
         with self._lock:
-            return self._rows_out.get(batch_id)
+            return {str(batch): rows for batch, rows in self._rows_out.items()}
 
     def _buffered(self) -> int:
         """The rows that all buckets of all operators hold back."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.plan.nodes import Output
@@ -24,7 +24,7 @@ from tidegate.spark.checkpoint.metadata import (
     stored_format,
     stored_pages,
 )
-from tidegate.spark.lower import Lowered, merge_batch, page_messages, through
+from tidegate.spark.lower import PhysicalPlan, merge_batch, page_messages, through
 from tidegate.spark.python_stages import MESSAGE
 from tidegate.spark.session import SAFE_FORMAT, state_format
 from tidegate.spark.sources.event_time import quoted
@@ -32,52 +32,42 @@ from tidegate.spark.sources.event_time import quoted
 _POSITION = "__tidegate_position"
 
 
-def complete_drain(writer: BatchWriter) -> None:
-    """If a drain of the checkpoint was interrupted, repeat it to its end, and refuse to go on."""
-    begun = Drained.of(writer.checkpoint)
-    if begun is not None:
-        drain(writer)
-        completed = " The drain had been interrupted: this start has completed it."
-        raise begun.refusal(writer.checkpoint, completed)
-
-
 def check_can_be_drained(writer: BatchWriter) -> None:
     """What is stored must be read for it."""
-    if isinstance(writer.flow, Lowered):
+    if isinstance(writer.program, PhysicalPlan):
         check_state_is_readable(writer.checkpoint)
 
 
-def drain(writer: BatchWriter) -> None:
+def drain(spark: SparkSession, writer: BatchWriter) -> None:
     """Write what the stopped query holds, and mark its checkpoint as finished."""
-    flow, checkpoint = writer.flow, writer.checkpoint
+    program, checkpoint = writer.program, writer.checkpoint
     drained = Drained.begin(checkpoint)
     if drained.done:
         return
     # Programs that only pass rows hold none, and neither does a query that has not had a batch.
-    if isinstance(flow, Lowered) and drained.batch:
-        outputs = flow.dataflow.outputs
+    if isinstance(program, PhysicalPlan) and drained.batch:
+        outputs = program.dataflow.outputs
 
         def in_order(channel: str, packed: DataFrame) -> DataFrame:
-            rows = flow.channel(channel, packed)
+            rows = program.channel(channel, packed)
             return in_event_time_order(rows, outputs[channel].operator) if channel in outputs else rows
 
-        with state_format(flow.packed.sparkSession, stored_format(checkpoint) or SAFE_FORMAT):
-            packed = open_results(flow, checkpoint, drained.now)
+        with state_format(spark, stored_format(checkpoint) or SAFE_FORMAT):
+            packed = open_results(spark, program, checkpoint, drained.now)
             writer.write_channels(packed, drained.batch, in_order)
     drained.end(checkpoint)
 
 
-def open_results(lowered: Lowered, checkpoint: str, now: int) -> DataFrame:
+def open_results(spark: SparkSession, physical: PhysicalPlan, checkpoint: str, now: int) -> DataFrame:
     """What would leave the query if its stream were over: each operator's state, run to its end."""
-    spark = lowered.packed.sparkSession
     # Spark numbers operators from the end of the query.
-    last = len(lowered.kernels) - 1
+    last = len(physical.kernels) - 1
 
     def with_pages(number: int, messages: DataFrame) -> DataFrame:
         return messages.unionAll(page_messages(stored_pages(spark, checkpoint, last - number)))
 
     nothing = spark.createDataFrame([], MESSAGE)
-    return through(lowered, lambda *_: nothing, partial(merge_batch, now=now), with_pages)
+    return through(physical, lambda *_: nothing, partial(merge_batch, now=now), with_pages)
 
 
 def in_event_time_order(rows: DataFrame, operator: Output) -> DataFrame:

@@ -42,22 +42,45 @@ Merge = Callable[[DataFrame, Work, str], DataFrame]
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """A plan on Spark: messages, and how to get a channel's rows out of them."""
+class TaskSettings:
+    """What tasks of a running query look at beside its checkpoint."""
 
-    packed: DataFrame
+    #: The file that says how far each source has come, where one may be idle.
+    progress: str | None = None
+    #: How many rows must go, where load is shed.
+    decisions: Decisions | None = None
+    #: What is checked before state is committed.
+    ownership: Ownership | None = None
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """A dataflow as Spark runs it, made of values: it is shipped to where batches are written."""
+
+    dataflow: Dataflow
     kernels: Sequence[Kernel]
     stages: PythonStages
     identity: Identity
-    dataflow: Dataflow
+    settings: TaskSettings
 
     def facts(self, packed: DataFrame) -> DataFrame:
         """What the messages say, without their content."""
         return packed.select(*FACTS)
 
-    def channel(self, name: str, packed: DataFrame | None = None) -> DataFrame:
+    def packed(self, frames: Sequence[DataFrame], *, counts_results: bool = True) -> DataFrame:
+        """The messages of all channels. `frames` are the sources' rows.
+
+        If some results are left out before they are written, whoever does that counts them.
+        """
+        ownership = self.settings.ownership
+        merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
+        reading = Reading(self.dataflow.sources, frames, self.stages, self.settings.progress)
+        observed = _counter_columns(self.dataflow, results=counts_results)
+        return through(self, reading.messages, merge).observe(OBSERVATION, *observed)
+
+    def channel(self, name: str, packed: DataFrame) -> DataFrame:
         """The rows of one channel."""
-        chosen = (self.packed if packed is None else packed).filter(is_output(name))
+        chosen = packed.filter(is_output(name))
         unpack, schema = unpack_of(self.dataflow, self.kernels, name), self.dataflow.channels[name]
         return chosen.select("blob").mapInArrow(_unpacker(unpack), spark_schema(schema))
 
@@ -72,48 +95,22 @@ class Lowered:
         return [self.identity.title(vertex.id) for vertex in self.dataflow.vertices]
 
 
-@dataclass(frozen=True)
-class TaskSettings:
-    """What tasks of a running query look at beside its checkpoint."""
-
-    #: The file that says how far each source has come, where one may be idle.
-    progress: str | None = None
-    #: How many rows must go, where load is shed.
-    decisions: Decisions | None = None
-    #: What is checked before state is committed.
-    ownership: Ownership | None = None
-
-
-_NOTHING = TaskSettings()
-
-
-def lower(
-    dataflow: Dataflow,
-    frames: Sequence[DataFrame],
-    buckets: int | None = None,
-    beside: TaskSettings = _NOTHING,
-    *,
-    all_leave: bool = True,
-) -> Lowered:
-    """The whole flow of a query: kernels → DataFrame. `frames` are the sources' rows.
-
-    Results that do not `all_leave` are counted by whoever writes those that do.
-    """
-    kernels = kernels_of(dataflow)
-    if buckets is not None and buckets < 1:
+def lower(dataflow: Dataflow, buckets: int, settings: TaskSettings | None = None) -> PhysicalPlan:
+    """How a dataflow runs with its state in so many buckets."""
+    if buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
-    labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
-    identity = identity_of(dataflow, len(labels), ipc.VERSION)
-    lowered = Lowered(frames[0], kernels, PythonStages(labels, beside.decisions), identity, dataflow)
-    merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else merge_batch
-    reading = Reading(dataflow.sources, frames, lowered.stages, beside.progress)
-    packed = through(lowered, reading.messages, merge)
-    observed = _counter_columns(dataflow, results=all_leave)
-    return replace(lowered, packed=packed.observe(OBSERVATION, *observed))
+    labels, settings = bucket_labels(buckets), settings or TaskSettings()
+    return PhysicalPlan(
+        dataflow,
+        kernels_of(dataflow),
+        PythonStages(labels, settings.decisions),
+        identity_of(dataflow, len(labels), ipc.VERSION),
+        settings,
+    )
 
 
 def through(
-    lowered: Lowered,
+    physical: PhysicalPlan,
     read: Callable[[int, Sequence[Route]], DataFrame],
     merge: Merge,
     beside: Callable[[int, DataFrame], DataFrame] | None = None,
@@ -123,18 +120,18 @@ def through(
     Each takes what is for it, and lets the rest pass: so operators can read several others, and
     be read by several.
     """
-    dataflow = lowered.dataflow
-    routes = Routes.through(dataflow, lowered.kernels)
+    dataflow = physical.dataflow
+    routes = Routes.through(dataflow, physical.kernels)
     flows: list[DataFrame] = []
-    for number, kernel in enumerate(lowered.kernels):
+    for number, kernel in enumerate(physical.kernels):
         new = dataflow.first_read_by(dataflow.vertices[number])
         flows += (read(source, routes.of_sources[source]) for source in new)
         messages = reduce(DataFrame.unionAll, flows)
         given = messages if beside is None else beside(number, messages)
-        work = Work(kernel, number, lowered.titles[number])
-        messages = merge(given, work, lowered.fingerprints[number])
+        work = Work(kernel, number, physical.titles[number])
+        messages = merge(given, work, physical.fingerprints[number])
         if onward := routes.of_operators.get(number):
-            messages = lowered.stages.repack(messages, kernel, onward)
+            messages = physical.stages.repack(messages, kernel, onward)
         flows = [messages]
     return flows[0]
 
@@ -153,7 +150,8 @@ def to_df(
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
         prepare_session(frames[0])
-    return lower(dataflow, frames, buckets).channel(MAIN)
+    physical = lower(dataflow, shuffle_partitions(frames[0]) if buckets is None else buckets)
+    return physical.channel(MAIN, physical.packed(frames))
 
 
 def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, plan: str) -> DataFrame:

@@ -19,9 +19,8 @@ from tidegate.spark.sources.invalid_rows import invalid, is_invalid, valid
 
 @dataclass(frozen=True)
 class PassThrough:
-    """Rows of every channel, and how to get one's out of them: what `Lowered` is to other programs."""
+    """How to get the rows of a channel out of those of a source: a physical plan without operators."""
 
-    packed: DataFrame
     dataflow: Dataflow
     #: There is no state that could belong to another program.
     identity: ClassVar[Identity] = Identity(buckets=0, state_format=0, operators={})
@@ -29,7 +28,7 @@ class PassThrough:
     @classmethod
     def of(cls, rows: DataFrame) -> PassThrough:
         channels = {MAIN: arrow_schema(valid(rows)), ERROR_CHANNEL: ERRORS}
-        return cls(rows, Dataflow((), (), channels, COUNTERS))
+        return cls(Dataflow((), (), channels, COUNTERS))
 
     def channel(self, name: str, rows: DataFrame) -> DataFrame:
         """The valid rows, or the invalid ones as the errors channel has them."""

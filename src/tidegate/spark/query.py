@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from tidegate.connectors import for_spark
+from tidegate.connectors import Write, for_spark
 from tidegate.dataflow import Dataflow, compile
+from tidegate.dataflow.identity import Identity
 from tidegate.errors import StartError
 from tidegate.optimize import optimize
 from tidegate.plan.nodes import Plan
-from tidegate.spark.batch_writer import BatchWriter, Flow
+from tidegate.spark.batch_writer import BatchWriter, Program
 from tidegate.spark.checkpoint.inspection import snapshot_of
 from tidegate.spark.checkpoint.metadata import (
+    Drained,
+    MetricsFile,
     ProgressFile,
+    StoredMetrics,
     batches_to_replay,
+    has_unfinished_batch,
     is_readable,
-    last_begun,
     refuse_drained,
     register_query,
     stored_format,
@@ -29,16 +35,18 @@ from tidegate.spark.checkpoint.metadata import (
 )
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
-from tidegate.spark.drain import check_can_be_drained, complete_drain, drain
+from tidegate.spark.drain import check_can_be_drained, drain
+from tidegate.spark.driver import is_connect, on_driver, on_driver_with_session
 from tidegate.spark.load_shedding import Decisions, Shedding
 from tidegate.spark.lower import TaskSettings, lower
 from tidegate.spark.pass_through import PassThrough
-from tidegate.spark.rate_control import RateControl
+from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
 from tidegate.spark.session import (
     SAFE_FORMAT,
-    SPARK_ERRORS,
     prepare_session,
     refuse_speculation,
+    shuffle_partitions,
+    spark_errors,
     state_format,
 )
 from tidegate.spark.start_options import StartOptions
@@ -47,14 +55,42 @@ from tidegate.spark.start_options import StartOptions
 _ONE_BATCH = {"once": True}
 
 
+@dataclass(frozen=True)
+class Stream:
+    """A query's rows, packed, on their way to its writer: what is started, and started again."""
+
+    packed: DataFrame
+    writer: BatchWriter
+    options: StartOptions
+
+    @property
+    def session(self) -> SparkSession:
+        return self.packed.sparkSession
+
+    def start(self, trigger: Mapping[str, Any] | None) -> StreamingQuery:
+        stream: DataStreamWriter = (
+            self.packed.writeStream.foreachBatch(self.writer)
+            .option("checkpointLocation", for_spark(self.writer.checkpoint))
+            .outputMode("append")
+        )
+        stream = stream.trigger(**trigger) if trigger else stream
+        return (stream.queryName(self.options.name) if self.options.name else stream).start()
+
+    def run_one_batch(self) -> None:
+        """Run the batch that was begun last again, to its end."""
+        self.start(_ONE_BATCH).awaitTermination()
+
+
 class Query:
     """A running query. `spark` is the Spark query underneath, for everything Spark offers."""
 
-    def __init__(self, spark: StreamingQuery, writer: BatchWriter) -> None:
+    def __init__(self, spark: StreamingQuery, stream: Stream) -> None:
         self.spark = spark
-        self._writer = writer
+        self._stream = stream
 
     def __repr__(self) -> str:
+        if self._writer.metrics_file is not None:
+            return f"<Query {_state(self.spark)}>"  # nobody waits for a server to see a line
         reached = self._writer.metrics.reached
         facts = [
             _state(self.spark),
@@ -64,19 +100,29 @@ class Query:
         return f"<Query {', '.join(facts)}>"
 
     @property
+    def _writer(self) -> BatchWriter:
+        return self._stream.writer
+
+    @property
+    def _known(self) -> StoredMetrics:
+        """What the writer has counted: it runs in this process, or leaves a file on the server."""
+        writer = self._writer
+        if writer.metrics_file is None:
+            return StoredMetrics.of(writer.last, writer.totals(), writer.metrics)
+        return on_driver(self._stream.session, writer.metrics_file.read)
+
+    @property
     def metrics(self) -> dict[str, float]:
         """Every counter since the start: rows in and out, late rows, errors, unassigned rows.
 
         With load shedding, it includes the load score of the last batch, its parts and the decision.
         With a pace, it includes how many rows batches should have.
         """
-        writer = self._writer
-        shedding = writer.shedding.coordinator.metrics() if writer.shedding else {}
-        return writer.metrics.totals() | shedding | writer.pacing.metrics()
+        return self._known.totals
 
     def rows_out_in(self, batch_id: int) -> int | None:
         """The number of results of a micro-batch, if it was one of the last hundred."""
-        return self._writer.metrics.rows_out_in(batch_id)
+        return self._known.rows_out.get(str(batch_id))
 
     @property
     def watermarks(self) -> dict[str, datetime | None]:
@@ -84,7 +130,7 @@ class Query:
 
         A program without operators has none.
         """
-        return {name: _instant(at) for name, at in self._writer.metrics.watermarks().items()}
+        return {name: _instant(at) for name, at in self._known.watermarks.items()}
 
     def snapshot(self) -> bytes:
         """The state of the running fold at the end of the query, as of the last committed batch.
@@ -92,8 +138,8 @@ class Query:
         Equal states give equal bytes; `tg.read_snapshot` reads them. A query without a running fold
         raises a `StateError`.
         """
-        writer = self._writer
-        return snapshot_of(writer.flow.packed.sparkSession, writer.checkpoint)
+        take = partial(snapshot_of, checkpoint=self._writer.checkpoint)
+        return on_driver_with_session(self._stream.session, take)
 
     @property
     def is_active(self) -> bool:
@@ -127,19 +173,20 @@ class Query:
         self._note_end()
 
     def _drain(self) -> None:
-        check_can_be_drained(self._writer)
-        try:
-            self._writer.end(lambda: self.is_active)
-        finally:
-            self.spark.stop()  # in any case: a batch may be waiting for it
-        self._writer.ownership.check()
-        drain(self._writer)
+        session, writer = self._stream.session, self._writer
+        check_can_be_drained(writer)
+        self.spark.stop()
+        on_driver(session, writer.ownership.check)
+        if on_driver(session, partial(has_unfinished_batch, writer.checkpoint)):
+            # Some of its rows may be in the sinks: it is completed, and none follows it.
+            self._stream.run_one_batch()
+        _drain(self._stream)
 
     def _note_end(self) -> None:
         """Let `tidegate repair` know, which leaves queries alone that run."""
         if not self.is_active:
             with suppress(OSError):
-                self._writer.ownership.end()
+                on_driver(self._stream.session, self._writer.ownership.end)
 
 
 # -- starting -------------------------------------------------------------------------------------
@@ -147,115 +194,181 @@ class Query:
 
 def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Query:
     """Start a plan over the rows of its sources."""
+    session, checkpoint = frames[0].sparkSession, options.checkpoint
     dataflow = compile(optimize(plan, options.fusion))
-    options.check_sinks(dataflow)
+    options.check_sinks(dataflow, ships=is_connect(session))
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
-    _refuse_unusable(options.checkpoint)
-    with _stored_state(frames[0].sparkSession, options.checkpoint):
-        ownership = Ownership.next(options.checkpoint)
-        lowered = lower(
-            dataflow,
-            frames,
-            _buckets(options),
-            _surroundings(dataflow, options.checkpoint, ownership),
-            all_leave=options.selects is None,
-        )
-        return _launch(lowered, frames, options, ownership)
+    opened = on_driver(session, partial(OpenedCheckpoint.at, checkpoint))
+    with opened.state_format(session):
+        buckets = opened.buckets or shuffle_partitions(frames[0])
+        buckets = buckets if options.buckets is None else options.buckets
+        physical = lower(dataflow, buckets, opened.task_settings(dataflow))
+        packed = physical.packed(frames, counts_results=options.selects is None)
+        return _launch(physical, packed, frames, options, opened)
 
 
 def start_pass_through(rows: DataFrame, options: StartOptions) -> Query:
     """Start a program without operators: rows go to the main sink as they are, or to that of errors."""
-    passing = PassThrough.of(rows)
-    options.check_sinks(passing.dataflow)
-    _refuse_unusable(options.checkpoint)
-    return _launch(passing, [rows], options, Ownership.next(options.checkpoint))
+    session, program = rows.sparkSession, PassThrough.of(rows)
+    options.check_sinks(program.dataflow, ships=is_connect(session))
+    opened = on_driver(session, partial(OpenedCheckpoint.at, options.checkpoint))
+    return _launch(program, rows, [rows], options, opened)
 
 
-def _refuse_unusable(checkpoint: str) -> None:
-    refuse_drained(checkpoint)
-    refuse_unfinished(checkpoint)
+@dataclass(frozen=True)
+class OpenedCheckpoint:
+    """What a start finds in its checkpoint, and the ownership that it is about to take."""
+
+    checkpoint: str
+    ownership: Ownership
+    #: The format of state, and the number of buckets, if there is any.
+    format: int | None
+    buckets: int | None
+    #: The last batch that is replayed after a repair; -1 if none is.
+    replayed: int
+
+    @classmethod
+    def at(cls, checkpoint: str) -> OpenedCheckpoint:
+        refuse_drained(checkpoint)
+        refuse_unfinished(checkpoint)
+        stored = stored_identity(checkpoint)
+        return cls(
+            checkpoint,
+            Ownership.next(checkpoint),
+            stored_format(checkpoint),
+            # State stays where it is, whatever the session's partitions; a query without any has none.
+            (stored.buckets or None) if stored else None,
+            max(batches_to_replay(checkpoint), default=-1),
+        )
+
+    @contextmanager
+    def state_format(self, spark: SparkSession) -> Iterator[None]:
+        """Let a query that is started meanwhile go on with its state, in the format that it has."""
+        with state_format(spark, self.format or SAFE_FORMAT) as used:
+            refuse_speculation(spark, self.checkpoint, used)
+            if self.format is not None and self.format < SAFE_FORMAT and is_readable(self.checkpoint):
+                on_driver_with_session(spark, partial(check_whole, checkpoint=self.checkpoint))
+            yield
+
+    def task_settings(self, dataflow: Dataflow) -> TaskSettings:
+        return TaskSettings(
+            ProgressFile(self.checkpoint).path if dataflow.may_be_idle else None,
+            Decisions(self.checkpoint) if dataflow.shedding else None,
+            self.ownership,
+        )
 
 
-@contextmanager
-def _stored_state(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Let a query that is started meanwhile go on with its state, in the format that it has."""
-    stored = stored_format(checkpoint)
-    with state_format(spark, stored or SAFE_FORMAT) as used:
-        refuse_speculation(spark, checkpoint, used)
-        if stored is not None and stored < SAFE_FORMAT and is_readable(checkpoint):
-            check_whole(spark, checkpoint)
-        yield
+@dataclass(frozen=True)
+class Launch:
+    """What a start does on the driver before its first batch: values, which may be shipped there."""
+
+    opened: OpenedCheckpoint
+    dataflow: Dataflow
+    identity: Identity
+    options: StartOptions
+    paced: tuple[Paced, ...]
+
+    def take_over(self) -> Launched:
+        """Check that everything fits, then become the owner of the checkpoint.
+
+        A start that does not fit leaves whoever runs alone.
+        """
+        checkpoint, opened = self.options.checkpoint, self.opened
+        query = register_query(checkpoint, self.identity)
+        writes = self.options.prepared(self.dataflow, query, opened.replayed)
+        rate_control = RateControl.of(self.paced, checkpoint)
+        opened.ownership.take(self.options.described_sinks)
+        try:
+            return self._begin(writes, rate_control)
+        except BaseException:
+            opened.ownership.release()
+            raise
+
+    def _begin(self, writes: Mapping[str, Write], rate_control: RateControl) -> Launched:
+        checkpoint, shedding = self.options.checkpoint, None
+        if self.dataflow.may_be_idle:
+            ProgressFile(checkpoint).clear()
+        if self.dataflow.shedding is not None:
+            shedding = Shedding.of(self.dataflow.shedding, checkpoint)
+        MetricsFile(checkpoint).clear()
+        rate_control.begin()
+        return Launched(writes, rate_control, shedding)
 
 
-def _buckets(options: StartOptions) -> int | None:
-    """State stays where it is, whatever the session's partitions; a query without any has none."""
-    stored = stored_identity(options.checkpoint)
-    if stored and options.buckets is None:
-        return stored.buckets or None
-    return options.buckets
+@dataclass(frozen=True)
+class Launched:
+    """What the writer of batches is given by the launch."""
 
-
-def _surroundings(dataflow: Dataflow, checkpoint: str, ownership: Ownership) -> TaskSettings:
-    return TaskSettings(
-        ProgressFile(checkpoint).path if dataflow.may_be_idle else None,
-        Decisions(checkpoint) if dataflow.shedding else None,
-        ownership,
-    )
+    writes: Mapping[str, Write]
+    rate_control: RateControl
+    shedding: Shedding | None
 
 
 def _launch(
-    flow: Flow, frames: Sequence[DataFrame], options: StartOptions, ownership: Ownership
+    program: Program,
+    packed: DataFrame,
+    frames: Sequence[DataFrame],
+    options: StartOptions,
+    opened: OpenedCheckpoint,
 ) -> Query:
-    """Check that everything fits, then become the owner of the checkpoint, and run.
-
-    A start that does not fit leaves whoever runs alone.
-    """
-    query = register_query(options.checkpoint, flow.identity)
-    replayed = max(batches_to_replay(options.checkpoint), default=-1)
+    session, ships = packed.sparkSession, is_connect(packed.sparkSession)
+    paced = tuple(paced_sources(frames, options.pace))
+    launch = Launch(opened, program.dataflow, program.identity, options, paced)
+    launched = on_driver(session, launch.take_over)
+    checkpoint = options.checkpoint
     writer = BatchWriter(
-        flow,
-        options.prepared(flow.dataflow, query, replayed),
-        options.checkpoint,
-        ownership,
-        RateControl.of(frames, options.pace, options.checkpoint),
-        selects=options.selects,
+        program,
+        launched.writes,
+        checkpoint,
+        opened.ownership,
+        launched.rate_control,
+        ProgressFile(checkpoint) if program.dataflow.may_be_idle else None,
+        launched.shedding,
+        options.selects,
+        MetricsFile(checkpoint) if ships else None,
     )
-    ownership.take(options.described_sinks)
     try:
-        return _run(writer, options)
+        return _run(Stream(packed, writer, options), paced)
     except BaseException:
-        ownership.release()
+        on_driver(session, opened.ownership.release)
         raise
 
 
-def _run(writer: BatchWriter, options: StartOptions) -> Query:
-    dataflow, checkpoint = writer.flow.dataflow, options.checkpoint
-    if dataflow.may_be_idle:
-        writer.progress = ProgressFile(checkpoint)
-        writer.progress.clear()
-    if dataflow.shedding is not None:
-        writer.shedding = Shedding.of(dataflow.shedding, checkpoint)
-    writer.pacing.begin()
-    replay(checkpoint, lambda: _stream(writer, options, _ONE_BATCH).start().awaitTermination())
-    complete_drain(writer)
-    writer.begun_before = last_begun(checkpoint)
-    running = Query(_stream(writer, options, options.trigger).start(), writer)
-    writer.pacing.hold(lambda: running.is_active)
+def _run(stream: Stream, paced: Sequence[Paced]) -> Query:
+    _replay(stream)
+    _complete_drain(stream)
+    running = Query(stream.start(stream.options.trigger), stream)
+    hold_sources(paced, lambda: running.is_active)
     return running
 
 
-def _stream(
-    writer: BatchWriter, options: StartOptions, trigger: Mapping[str, Any] | None
-) -> DataStreamWriter:
-    stream = (
-        writer.flow.packed.writeStream.foreachBatch(writer)
-        .option("checkpointLocation", for_spark(options.checkpoint))
-        .outputMode("append")
-    )
-    stream = stream.trigger(**trigger) if trigger else stream
-    return stream.queryName(options.name) if options.name else stream
+def _replay(stream: Stream) -> None:
+    """Run the batches that a repair has held back, one after the other."""
+    if is_connect(stream.session):
+        if on_driver(stream.session, partial(batches_to_replay, stream.writer.checkpoint)):
+            raise StartError(
+                "batches are to be replayed after a repair, and that needs a session on the driver: "
+                "start the query once with a classic session"
+            )
+        return
+    replay(stream.writer.checkpoint, stream.run_one_batch)
+
+
+def _complete_drain(stream: Stream) -> None:
+    """If a drain of the checkpoint was interrupted, repeat it to its end, and refuse to go on."""
+    checkpoint = stream.writer.checkpoint
+    begun = on_driver(stream.session, partial(Drained.of, checkpoint))
+    if begun is not None:
+        _drain(stream)
+        completed = " The drain had been interrupted: this start has completed it."
+        raise begun.refusal(checkpoint, completed)
+
+
+def _drain(stream: Stream) -> None:
+    # Metrics that the writer has counted here are counted on; a shipped one counts its own batch.
+    on_driver_with_session(stream.session, partial(drain, writer=stream.writer))
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -266,7 +379,9 @@ def _state(query: StreamingQuery) -> str:
     try:
         state = "running" if query.isActive else "ended" if query.exception() is None else "failed"
         return f"{query.name or query.id}: {state}"
-    except (*SPARK_ERRORS, OSError):
+    except Exception as error:
+        if not isinstance(error, (*spark_errors(), OSError)):
+            raise
         return "of a session that has ended"
 
 

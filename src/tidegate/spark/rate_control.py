@@ -1,4 +1,4 @@
-"""RateControl: how a query tells its readers how many rows the next micro-batch should have.
+"""Rate control: how a query tells its readers how many rows the next micro-batch should have.
 
 A reader lives in a process of its own beside the driver. It writes down what it hands out; the query,
 which knows when that was written to the sinks, writes down what it should hand out next. Both do so in
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -177,12 +177,12 @@ class RateControl:
     _kept: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frames: Sequence[DataFrame], pace: Pace | None, checkpoint: str) -> RateControl:
+    def of(cls, paced: Iterable[Paced], checkpoint: str) -> RateControl:
+        """Go on from what an earlier run has chosen."""
         choices = Choices(checkpoint)
         kept = choices.read()
         steered = {
-            name: ControlledSource(own.batcher(kept.get(name)), control)
-            for name, own, control in _paces(frames, pace)
+            name: ControlledSource(own.batcher(kept.get(name)), control) for name, own, control in paced
         }
         return cls(steered, choices, kept)
 
@@ -191,11 +191,6 @@ class RateControl:
         for one in self.steered.values():
             one.seen = one.control.taken() if one.control else None
             one.ask()
-
-    def hold(self, is_active: Callable[[], bool]) -> None:
-        """Keep other queries away from the readers, as long as this one is active."""
-        controls = (one.control for one in self.steered.values())
-        _HELD.update({control.folder: is_active for control in controls if control})
 
     def observe(self, rows: int, begun: float) -> None:
         """A batch of so many rows, which the query began to write then, is written."""
@@ -227,10 +222,12 @@ class RateControl:
             self._kept = choices
 
 
-def _paces(
-    frames: Iterable[DataFrame], pace: Pace | None
-) -> Iterator[tuple[str, Pace, ControlFiles | None]]:
-    """The paces of a query, by the number of their source."""
+#: The number of a source, its pace, and the files by which it is controlled, if it can be.
+Paced = tuple[str, Pace, ControlFiles | None]
+
+
+def paced_sources(frames: Iterable[DataFrame], pace: Pace | None) -> Iterator[Paced]:
+    """The sources of a query that have a pace, by their numbers."""
     marks = {str(number): found for number, rows in enumerate(frames) if (found := mark_of(rows))}
     if marks and pace is not None:
         raise StartError(
@@ -254,3 +251,8 @@ def _check_free(folder: str) -> None:
             "another active query reads the same read_folder(pace=…), and each wants other batches: "
             "call read_folder() once for each query"
         )
+
+
+def hold_sources(paced: Iterable[Paced], is_active: Callable[[], bool]) -> None:
+    """Keep other queries away from the sources of one, as long as that is active."""
+    _HELD.update({control.folder: is_active for _, _, control in paced if control})

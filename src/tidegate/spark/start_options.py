@@ -9,7 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors import FileSink, Preparable, Sink, TableSink, Target, Write, location
+from tidegate.connectors import (
+    ConsoleSink,
+    FileSink,
+    MemorySink,
+    Preparable,
+    Sink,
+    TableSink,
+    Target,
+    Write,
+    location,
+)
 from tidegate.dataflow import Dataflow
 from tidegate.errors import ChannelError, did_you_mean
 from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
@@ -34,8 +44,11 @@ class StartOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint", location(self.checkpoint))
 
-    def check_sinks(self, dataflow: Dataflow) -> None:
-        """Each sink has a channel; each channel has a sink, but for errors, which are counted anyway."""
+    def check_sinks(self, dataflow: Dataflow, *, ships: bool = False) -> None:
+        """Each sink has a channel; each channel has a sink, but for errors, which are counted anyway.
+
+        Over Spark Connect sinks are shipped to the server, and those that show rows here cannot be.
+        """
         for channel, sink in self.sinks.items():
             if channel not in dataflow.channels:
                 raise ChannelError(f"no channel {channel!r}; {did_you_mean(channel, dataflow.channels)}")
@@ -43,6 +56,12 @@ class StartOptions:
                 raise ChannelError(
                     f"the sink of channel {channel!r} is {sink!r}; use tg.sinks, for instance "
                     "tg.sinks.parquet('out'), or a function (rows, batch_id)"
+                )
+            if ships and isinstance(sink, MemorySink | ConsoleSink):
+                raise ChannelError(
+                    f"the sink of channel {channel!r} is {described(sink)}: it shows rows where they "
+                    "are written, which over Spark Connect is the server. Write files or a table, and "
+                    "read them from here"
                 )
         for channel in dataflow.channels:
             if channel not in self.sinks and channel != ERROR_CHANNEL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from tidegate.connectors.metadata_files import (
 )
 from tidegate.dataflow.identity import Identity, differences
 from tidegate.errors import CheckpointDrained, CheckpointMismatch, StateError
+from tidegate.observe.metrics import Metrics
 
 if TYPE_CHECKING:  # a checkpoint can be looked at without Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -53,12 +54,48 @@ class ProgressFile:
 
     def clear(self) -> None:
         """Begin anew: while a query is down its sources are not silent."""
-        if exists(self.path):
-            filesystem, path = fs.FileSystem.from_uri(self.path)
-            filesystem.delete_file(path)
+        _remove(self.path)
 
     def write(self, progress: Mapping[str, Any]) -> None:
         write_metadata(self.path, progress)
+
+
+@dataclass(frozen=True)
+class MetricsFile:
+    """The metrics of a query whose writer runs in another process than those who ask."""
+
+    checkpoint: str
+
+    @property
+    def path(self) -> str:
+        return posixpath.join(self.checkpoint, "tidegate.metrics.json")
+
+    def clear(self) -> None:
+        """Metrics count since the start."""
+        _remove(self.path)
+
+    def write(self, batch: int, totals: Mapping[str, float], metrics: Metrics) -> None:
+        write_metadata(self.path, asdict(StoredMetrics.of(batch, totals, metrics)))
+
+    def read(self) -> StoredMetrics:
+        """What the newest batch left; nothing has been counted before the first."""
+        return read_metadata(self.path, lambda stored: StoredMetrics(**stored)) or StoredMetrics()
+
+
+@dataclass(frozen=True)
+class StoredMetrics:
+    """What the file says. Times are microseconds."""
+
+    batch: int = -1
+    totals: dict[str, float] = field(default_factory=dict)
+    watermarks: dict[str, int | None] = field(default_factory=dict)
+    reached: int | None = None
+    rows_out: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, batch: int, totals: Mapping[str, float], metrics: Metrics) -> StoredMetrics:
+        marks = dict(metrics.watermarks())
+        return cls(batch, dict(totals), marks, metrics.reached, metrics.rows_out_by_batch())
 
 
 @dataclass(frozen=True)
@@ -104,6 +141,12 @@ class Drained:
             f"only what the drained query has not read ({read}). Folders and tables of results belong "
             "to the drained query, so the new one needs others; tables of plain rows can go on"
         )
+
+
+def _remove(uri: str) -> None:
+    if exists(uri):
+        filesystem, path = fs.FileSystem.from_uri(uri)
+        filesystem.delete_file(path)
 
 
 def refuse_drained(checkpoint: str) -> None:
@@ -158,6 +201,11 @@ def last_batch(checkpoint: str) -> int:
 def last_begun(checkpoint: str) -> int:
     """The last micro-batch that Spark has begun, or -1: it may have been written, and not committed."""
     return max(numbers_in(posixpath.join(checkpoint, "offsets")), default=-1)
+
+
+def has_unfinished_batch(checkpoint: str) -> bool:
+    """Was a batch begun and not committed?"""
+    return last_begun(checkpoint) > last_batch(checkpoint)
 
 
 def batches_to_replay(checkpoint: str) -> list[int]:

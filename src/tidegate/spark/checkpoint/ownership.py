@@ -8,7 +8,6 @@ driver before it writes to sinks: a driver that was suspended finds out before i
 
 from __future__ import annotations
 
-import os
 import posixpath
 import socket
 import uuid
@@ -45,8 +44,8 @@ class Owner:
     @classmethod
     def this_process(cls, sinks: Mapping[str, str]) -> Owner:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        own = psutil.Process()
-        return cls(socket.gethostname(), os.getpid(), own.create_time(), now, dict(sinks))
+        own = _driver_process()
+        return cls(socket.gethostname(), own.pid, own.create_time(), now, dict(sinks))
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -119,6 +118,15 @@ class Ownership:
         for name in _owners(self.folder)[:-_KEPT]:
             with suppress(FileNotFoundError):  # another start does the same
                 filesystem.delete_file(posixpath.join(folder, name))
+
+
+def _driver_process() -> psutil.Process:
+    """The process that a query lives and ends with: this one, or the JVM that has started it.
+
+    On a Spark Connect server a start runs in a Python process that ends long before its query does.
+    """
+    own = psutil.Process()
+    return next((one for one in own.parents() if one.name() == "java"), own)
 
 
 def owner_of(checkpoint: str) -> Owner | None:

@@ -41,7 +41,7 @@ from tidegate.spark.checkpoint.metadata import (
     stored_pages,
 )
 from tidegate.spark.checkpoint.ownership import Owner
-from tidegate.spark.session import SAFE_FORMAT, SPARK_ERRORS, state_format
+from tidegate.spark.session import SAFE_FORMAT, spark_errors, state_format
 from tidegate.state.pages import damage
 
 PENDING = "tidegate.repair.json"
@@ -87,7 +87,7 @@ def _damage_of(spark: SparkSession, checkpoint: str, operator: int, version: int
         pages = stored_pages(spark, checkpoint, operator, version - 1)
         examined = pages.groupBy("bucket").applyInArrow(_examined, "bucket int, problem string")
         found = sorted(tuple(row) for row in examined.collect())
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         return [f"{title}: Spark cannot read it: {_reason(error)}"]
     return [f"{title}, bucket {bucket}: {problem}" for bucket, problem in found]
 

@@ -1,0 +1,143 @@
+"""Queries over Spark Connect: a server in a process of its own, and clients that have no JVM."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import write_batches
+from tests.support.connect_server import ConnectServer
+from tests.support.time_limits import HANG
+
+FIRST = [
+    [(1, "ann", 1.0), (2, "bob", 2.0)],
+    [(5, "ann", 4.0), (None, "bob", 9.0)],
+    [(40, "ann", 8.0)],
+]
+THEN = [[(3, "bob", 3.0), (41, "bob", 5.0)], [(80, "cid", 1.0)]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    server = ConnectServer(tmp_path_factory.mktemp("connect"))
+    server.start()
+    yield server
+    server.kill()
+
+
+def command(server: ConnectServer, program: str, *arguments: object, thin: bool = False) -> list[str]:
+    given = [program, server.url, *map(str, arguments)]
+    return [sys.executable, "-m", "tests.spark.connect_client", *(["--thin"] if thin else []), *given]
+
+
+def client(server: ConnectServer, program: str, *arguments: object, thin: bool = False) -> Any:
+    """What a client's program answers."""
+    given = command(server, program, *arguments, thin=thin)
+    run = subprocess.run(given, capture_output=True, text=True, timeout=HANG, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def table(dsn: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    with closing(psycopg.connect(dsn)) as connection:
+        query = 'SELECT "user", n, spend FROM visits ORDER BY "user", window_start'
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def own_schema(postgres: str, request: pytest.FixtureRequest) -> str:
+    """The connection string of a schema of the test's own."""
+    import psycopg
+
+    name = f"connect_{abs(hash(request.node.name))}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{postgres}{'&' if '?' in postgres else '?'}options=-csearch_path%3D{name}"
+
+
+@pytest.mark.parametrize("thin", [False, True], ids=["full", "thin"])
+def test_the_program_of_the_readme(server: ConnectServer, tmp_path: Path, thin: bool) -> None:
+    rows = client(server, "readme", tmp_path, thin=thin)
+    assert rows == [["ann", 2, 7.5, "+I"], ["bob", 1, 5.0, "+I"], ["bob", 1, 2.0, "+I"]]
+
+
+def test_sessions_in_a_table_go_on_after_a_restart_and_are_drained(
+    server: ConnectServer, tmp_path: Path, own_schema: str
+) -> None:
+    write_batches(tmp_path / "clicks", FIRST)
+    seen = client(server, "sessions", tmp_path, own_schema, thin=True)
+    assert table(own_schema) == [("ann", 2, 5.0), ("ann", 1, 8.0), ("bob", 1, 2.0)]
+    assert (seen["metrics"]["rows_in"], seen["metrics"]["errors"], seen["rows_out"]) == (5, 1, 2)
+    assert list(seen["watermarks"].values()) == ["2024-05-01T12:00:39+00:00"]
+    assert (tmp_path / "errors" / "_tidegate_batches").exists()
+
+    write_batches(tmp_path / "clicks", THEN, start=len(FIRST))
+    finished = client(server, "drained", tmp_path, own_schema)
+    # What came late is in its own files; what was open is emitted.
+    assert table(own_schema) == [
+        ("ann", 2, 5.0), ("ann", 1, 8.0), ("bob", 1, 2.0), ("bob", 1, 5.0), ("cid", 1, 1.0),
+    ]  # fmt: skip
+    [late] = [file.read_text() for file in (tmp_path / "late").glob("batch-*.json")]
+    assert json.loads(late)["price"] == 3.0
+    assert "it is finished, and no query goes on from it" in finished
+
+
+def test_a_join(server: ConnectServer, tmp_path: Path) -> None:
+    write_batches(tmp_path / "left", [[(1, "ann", 1.0), (2, "bob", 2.0)], [(30, "ann", 3.0)]])
+    write_batches(tmp_path / "right", [[(4, "ann", 10.0)], [(31, "ann", 30.0)]])
+    assert client(server, "joined", tmp_path, thin=True) == [
+        ["ann", 1.0, 10.0], ["ann", 3.0, 30.0], ["bob", 2.0, None],
+    ]  # fmt: skip
+
+
+def test_a_folder_with_a_pace_and_a_fold(server: ConnectServer, tmp_path: Path) -> None:
+    write_batches(tmp_path / "clicks", [[(at, "ann", 1.0), (at, "bob", 2.0)] for at in range(4)])
+    seen = client(server, "paced_folder", tmp_path, thin=True)
+    assert seen["metrics"]["rows_in"] == 8
+    assert "batch_rows" in seen["metrics"]
+    assert seen["users"] == ["ann", "bob"]
+
+
+def test_sinks_that_would_show_rows_on_the_server_are_refused(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    write_batches(tmp_path / "clicks", FIRST)
+    messages = client(server, "refused", tmp_path)
+    assert [message.partition(": ")[0] for message in messages] == [
+        "the sink of channel 'main' is MemorySink",
+        "the sink of channel 'main' is ConsoleSink",
+    ]
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("killed", ["client", "server"])
+def test_nothing_is_lost_or_doubled_if_one_of_them_is_killed(
+    server: ConnectServer, tmp_path: Path, own_schema: str, killed: str
+) -> None:
+    """A query whose client has gone runs on; the next start takes its checkpoint over."""
+    write_batches(tmp_path / "clicks", FIRST)
+    given = command(server, "forever", tmp_path, own_schema)
+    with subprocess.Popen(
+        given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"started\n"
+        if killed == "server":
+            server.kill()
+        running.kill()
+    if killed == "server":
+        server.start()
+    write_batches(tmp_path / "clicks", THEN, start=len(FIRST))
+    client(server, "sessions", tmp_path, own_schema, thin=True)
+    assert table(own_schema) == [
+        ("ann", 2, 5.0), ("ann", 1, 8.0), ("bob", 1, 2.0), ("bob", 1, 5.0), ("cid", 1, 1.0),
+    ]  # fmt: skip
+    [late] = [file.read_text() for file in (tmp_path / "late").glob("batch-*.json")]
+    assert json.loads(late)["price"] == 3.0

@@ -1,0 +1,79 @@
+"""A Spark Connect server of the tests' own, on loopback, in a process that can be killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+
+from tests.support.time_limits import HANG
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_CONF = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.enabled": "false",
+}
+
+
+class ConnectServer:
+    """A server that is started by its first user, and can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [f"{Path(pyspark.__file__).parent}/bin/spark-submit", "--class", _CLASS]
+        command += ["--master", "local[2]", "--driver-memory", "2g"]
+        for name, value in (_CONF | {"spark.connect.grpc.binding.port": str(self.port)}).items():
+            command += ["--conf", f"{name}={value}"]
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "POLARS_MAX_THREADS": "1"}
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "spark-internal"],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait()
+
+    def kill(self) -> None:
+        """Kill the server with all its workers, at once."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(HANG)
+            self._process = None
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + HANG
+        while time.monotonic() < until:
+            assert self._process.poll() is None, (self._folder / "server.log").read_text()[-2000:]
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.2)
+        raise TimeoutError("the Connect server does not listen")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
