@@ -29,7 +29,8 @@ def record(frame, event, argument):
 def imported(frame):
     # Does it run because a module of the package is being imported?
     while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package):
+        code, main = frame.f_code, frame.f_globals.get("__name__") == "__main__"  # Spark's daemon
+        if code.co_name == "<module>" and code.co_filename.startswith(package) and not main:
             return True
         frame = frame.f_back
     return False
