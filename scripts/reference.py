@@ -49,7 +49,7 @@ def areas() -> dict[str, tuple[object, Entries]]:
         "Late rows": (tg.late, functions("tg.late", tg.late)),
         "Limits and fusion": (None, chosen("sla fusion")),
         "Results": (Result, members("result", Result) | chosen("together")),
-        "Sinks": (tg.sinks, functions("tg.sinks", tg.sinks) | members("memory", MemorySink)),
+        "Sinks": (tg.sinks, every_function("tg.sinks", tg.sinks) | members("memory", MemorySink)),
         "Queries": (Query, members("query", Query)),
         "Watermarks": (pieces_of_watermarks, watermarks()),
         "Snapshots": (Snapshot, chosen("read_snapshot")),
@@ -77,8 +77,13 @@ def chosen(names: str) -> Entries:
 
 def functions(prefix: str, module: ModuleType) -> Entries:
     """The functions that a module defines, in their order."""
-    found = {name: one for name, one in vars(module).items() if isinstance(one, FunctionType)}
-    return {f"{prefix}.{name}": one for name, one in found.items() if one.__module__ == module.__name__}
+    found = every_function(prefix, module)
+    return {name: one for name, one in found.items() if one.__module__ == module.__name__}
+
+
+def every_function(prefix: str, module: ModuleType) -> Entries:
+    """The functions of a module that has nothing but public ones, wherever they are defined."""
+    return {f"{prefix}.{n}": one for n, one in vars(module).items() if isinstance(one, FunctionType)}
 
 
 def exported(module: ModuleType) -> Entries:

@@ -67,7 +67,9 @@ def public_names() -> dict[str, object]:
     for space in NAMESPACES:
         module = getattr(tidegate, space)
         own = {
-            name: value for name, value in public(module).items() if value.__module__ == module.__name__
+            name: value
+            for name, value in public(module).items()
+            if value.__module__ == module.__name__ or module is tidegate.sinks  # those of connectors
         }
         names |= {f"tg.{space}.{name}": value for name, value in own.items()}
     for held, kinds in HELD.items():

@@ -6,15 +6,13 @@ A choice is a name (`emit: changelog`), or a mapping with one (`window: {tumblin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from tidegate.errors import did_you_mean
-
-#: A duration as text; `tidegate.plan.time` reads it.
-DurationText = Annotated[str, Field(examples=["250 ms", "10 seconds", "1 hour 30 minutes"])]
+from tidegate.pipeline.declared import DurationText, reader_options, sink_models, stream_model
 
 #: An option of a connector, as Spark takes it.
 OptionValue = str | int | float | bool
@@ -259,59 +257,33 @@ class EventTime(Model):
     idle_after: DurationText | None = None
 
 
-class Stream(Model):
+class BaseStream(Model):
     """Rows, by a connector: its columns with the names of Spark's types, its options."""
 
-    connector: Literal["files", "kafka", "rate"]
+    connector: str
     columns: dict[str, str] | None = None
-    path: str | None = None
-    format: Literal["json", "csv", "parquet"] | None = None
     eventtime: EventTime | None = None
-    pace: DurationText | None = None
-    invalid_fields: Literal["null", "errors"] | None = None
-    options: dict[str, OptionValue] = {}
+    options: dict[str, OptionValue] = Field({}, json_schema_extra=reader_options())
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """The options that are keys of the stream."""
+        return self.model_dump(exclude=set(BaseStream.model_fields))
 
 
-class FileSink(Model):
-    """Files in a folder."""
+class Sink(Model):
+    """Where the rows of a channel go: a model for each connector."""
 
-    connector: Literal["files"]
-    path: str
-    format: Literal["parquet", "json"]
+    connector: str
 
 
-class ConsoleSink(Model):
-    """Rows printed batch by batch."""
-
-    connector: Literal["console"]
-    limit: int = 20
-
-
-class DiscardSink(Model):
-    """Rows that are only counted."""
-
-    connector: Literal["discard"]
-
-
-class DuckDBSink(Model):
-    """A table in a DuckDB file."""
-
-    connector: Literal["duckdb"]
-    path: str
-    table: str
-
-
-class PostgresSink(Model):
-    """A table in PostgreSQL; the connection string belongs into an environment variable."""
-
-    connector: Literal["postgres"]
-    dsn: str
-    table: str
-
-
-Sink = Annotated[
-    FileSink | ConsoleSink | DiscardSink | DuckDBSink | PostgresSink, Field(discriminator="connector")
-]
+#: The models that connectors declare.
+if TYPE_CHECKING:
+    Stream = BaseStream
+    AnySink = Sink
+else:
+    Stream = stream_model(BaseStream)
+    AnySink = Annotated[Union[*sink_models(Sink)], Field(discriminator="connector")]
 
 
 class Options(Model):
@@ -341,7 +313,7 @@ class Pipeline(Model):
     options: Options = Options.model_validate({})
     sql: str | None = None
     query: Query | None = None
-    sinks: dict[str, Sink]
+    sinks: dict[str, AnySink]
     checkpoint: str
     trigger: Trigger | None = None
 
