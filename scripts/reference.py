@@ -14,6 +14,7 @@ from tidegate.api import aggregates, windows
 from tidegate.api.events import KeyedEvents, Result, Stream, WindowedEvents
 from tidegate.connectors import MemorySink
 from tidegate.dataflow import watermarks as pieces_of_watermarks
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.kernels.snapshot import Snapshot
 from tidegate.plan.event_time import EventTimeTypes
 from tidegate.spark.query import Query
@@ -44,7 +45,7 @@ def areas() -> dict[str, tuple[object, Entries]]:
         "Events with a key": (KeyedEvents, members("keyed", KeyedEvents)),
         "Windows": (windows, functions("tg", windows)),
         "Events in windows": (WindowedEvents, members("windowed", WindowedEvents)),
-        "Aggregates": (aggregates, functions("tg", aggregates) | own),
+        "Aggregates": (aggregates, chosen(" ".join(AGGREGATES)) | own),
         "Emission": (tg.emit, functions("tg.emit", tg.emit)),
         "Late rows": (tg.late, functions("tg.late", tg.late)),
         "Limits and fusion": (None, chosen("sla fusion")),

@@ -14,6 +14,7 @@ import tidegate.sql
 import tidegate.testing
 from scripts import reference
 from tidegate.api import events
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.spark.query import Query
 
 PAGE = Path(reference.__file__).parents[1] / "docs" / "reference.md"
@@ -61,7 +62,7 @@ def public_names() -> dict[str, object]:
     """Every name that needs an entry."""
     names = {
         f"tg.{name}": getattr(tidegate, name)
-        for name in tidegate.__all__
+        for name in (*tidegate.__all__, *AGGREGATES)
         if name not in (*NAMESPACES, "errors")
     }
     for space in NAMESPACES:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.api import aggregates, emit, late, windows
+from tidegate.api import emit, late, windows
 from tidegate.api.events import Events, Runnable, processing_time
 from tidegate.connectors import SINKS, SOURCES
 from tidegate.dataflow import compile
 from tidegate.errors import PipelineError, PlanError, did_you_mean
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
 from tidegate.pipeline.types import arrow_type
@@ -241,10 +242,8 @@ def _emission(given: model.Emission) -> Emission:
 
 def _aggregate(given: model.Aggregate) -> Aggregate:
     if isinstance(given, str):
-        return aggregates.count()
-    function = getattr(aggregates, given.name)
-    made: Aggregate = function(getattr(given, given.name), **given.parameters)
-    return made
+        return AGGREGATES[given](None)
+    return AGGREGATES[given.name](getattr(given, given.name), **given.parameters)
 
 
 def _optional(duration: str | None, what: str) -> Micros | None:

@@ -1,4 +1,4 @@
-"""What connectors declare, as models and as parts of the JSON schema of pipeline files."""
+"""What connectors and aggregates declare, as models of pipeline files and for their JSON schema."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from tidegate.connectors import SINKS, SOURCES, Connector, Option
+from tidegate.kernels.aggregate_registry import AGGREGATES, parameters_of
 
 #: A duration as text; `tidegate.plan.time` reads it.
 DurationText = Annotated[str, Field(examples=["250 ms", "10 seconds", "1 hour 30 minutes"])]
+
+#: The default of what may be left out, but is not null where it is given.
+_UNSET: Any = None
 
 _TYPES: dict[str, Any] = {"integer": int, "boolean": bool, "duration": DurationText}
 
@@ -53,6 +57,25 @@ def reader_options() -> dict[str, Any]:
         for name, declared in _by_name(of_spark=True).items()
     }
     return {"properties": named}
+
+
+def function_model(base: type[BaseModel]) -> type[BaseModel]:
+    """The model of aggregates: every one is a key, as is every parameter of one."""
+    fields: dict[str, Any] = {}
+    parameters: dict[str, list[tuple[str, Any, str]]] = {}
+    for name, kind in AGGREGATES.items():
+        if not kind.mergeable:
+            continue
+        # Null is not a column: the default is never checked, and tells that nothing was given.
+        sentence = (kind.__doc__ or "").partition("\n")[0]
+        fields[name] = (str, Field(_UNSET, description=sentence))
+        for one in parameters_of(kind):
+            parameters.setdefault(one.name, []).append((name, one.type, one.meaning))
+    for name, taken in parameters.items():
+        names = ", ".join(of for of, _, _ in taken)
+        kind = reduce(or_, dict.fromkeys(kind for _, kind, _ in taken))
+        fields[name] = (kind, Field(_UNSET, description=f"{names}: {taken[0][2]}."))
+    return create_model("Function", __base__=base, __doc__=base.__doc__, **fields)
 
 
 def _by_name(*, of_spark: bool) -> dict[str, list[tuple[str, Option]]]:

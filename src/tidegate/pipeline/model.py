@@ -6,20 +6,23 @@ A choice is a name (`emit: changelog`), or a mapping with one (`window: {tumblin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from tidegate.errors import did_you_mean
-from tidegate.pipeline.declared import DurationText, reader_options, sink_models, stream_model
+from tidegate.kernels.aggregate_registry import AGGREGATES, parameters_of
+from tidegate.pipeline.declared import (
+    DurationText,
+    function_model,
+    reader_options,
+    sink_models,
+    stream_model,
+)
 
 #: An option of a connector, as Spark takes it.
 OptionValue = str | int | float | bool
-
-
-#: The default of what may be left out, but is not null where it is given.
-_UNSET: Any = None
 
 
 class Model(BaseModel):
@@ -152,51 +155,40 @@ Emission = Annotated[
 ]
 
 
-class Function(Model):
+class BaseFunction(Model):
     """An aggregate of a column: one function, and the parameters that belong to it."""
-
-    count: str = _UNSET
-    sum: str = _UNSET
-    min: str = _UNSET
-    max: str = _UNSET
-    mean: str = _UNSET
-    var: str = _UNSET
-    stddev: str = _UNSET
-    first: str = _UNSET
-    last: str = _UNSET
-    count_distinct: str = _UNSET
-    approx_count_distinct: str = _UNSET
-    collect: str = _UNSET
-    quantile: str = _UNSET
-    population: bool = _UNSET
-    q: float = _UNSET
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name) for name in ("population", "q") if name in self.model_fields_set
-        }
+        return {name: getattr(self, name) for name in self.model_fields_set - AGGREGATES.keys()}
 
     @property
     def name(self) -> str:
-        [name] = self.model_fields_set - self.parameters.keys()
+        [name] = self.model_fields_set & AGGREGATES.keys()
         return name
 
     @model_validator(mode="after")
-    def _one_function(self) -> Function:
-        if len(self.model_fields_set - self.parameters.keys()) != 1:
+    def _one_function(self) -> BaseFunction:
+        if len(self.model_fields_set & AGGREGATES.keys()) != 1:
             raise PydanticCustomError("one_function", "an aggregate is one function of one column")
-        allowed = {"var": {"population"}, "stddev": {"population"}, "quantile": {"q"}}
-        for parameter in self.parameters.keys() - allowed.get(self.name, set()):
-            raise PydanticCustomError(
-                "one_function",
-                "{name} has no parameter {parameter}",
-                {"name": self.name, "parameter": parameter},
-            )
-        if self.name == "quantile" and "q" not in self.parameters:
-            raise PydanticCustomError("one_function", "quantile needs q, such as 0.95")
+        known = {parameter.name: parameter for parameter in parameters_of(AGGREGATES[self.name])}
+        for name in self.parameters.keys() - known:
+            raise _no_function("{name} has no parameter {parameter}", self.name, name)
+        for name, parameter in known.items():
+            if parameter.required and name not in self.parameters:
+                needed = f"{name}, {parameter.meaning}"
+                raise _no_function("{name} needs {parameter}", self.name, needed)
         return self
 
+
+def _no_function(message: LiteralString, name: str, parameter: str) -> PydanticCustomError:
+    return PydanticCustomError("one_function", message, {"name": name, "parameter": parameter})
+
+
+if TYPE_CHECKING:
+    Function = BaseFunction
+else:
+    Function = function_model(BaseFunction)
 
 Aggregate = Annotated[
     Annotated[Literal["count"], Tag("<name>")] | Annotated[Function, Tag("<function>")],
