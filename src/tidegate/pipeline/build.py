@@ -17,7 +17,6 @@ from tidegate.errors import PipelineError, PlanError, did_you_mean
 from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
-from tidegate.pipeline.types import arrow_type
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Output
@@ -26,6 +25,7 @@ from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
 from tidegate.sql.identity import check_identity
 from tidegate.sql.program import Input, Insert, Program, Projection, SinkTable, Stream
+from tidegate.sql.types import named_type
 
 if TYPE_CHECKING:
     from tidegate.sql.analysis import Session
@@ -80,7 +80,7 @@ class _Builder:
         fields = []
         for column, kind in given.columns.items():
             with self._at(*path, "columns", column):
-                fields.append(pa.field(column, arrow_type(kind)))
+                fields.append(pa.field(column, named_type(kind)))
         return pa.schema(fields)
 
     def _time(self, given: model.Stream) -> dict[str, Any]:
