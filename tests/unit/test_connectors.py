@@ -12,6 +12,8 @@ from scripts import connectors as script
 from tidegate.connectors import SINKS, SOURCES, FileSink
 from tidegate.connectors.declaration import Option, SinkConnector, SourceConnector, declare
 from tidegate.errors import PlanError
+from tidegate.pipeline.model import BaseStream
+from tidegate.spark.sources.declared import Reading, read
 
 DOCS = Path(script.__file__).parents[1] / "docs"
 EVERY_CONNECTOR = pytest.mark.parametrize(
@@ -95,6 +97,41 @@ def test_values_are_checked_where_they_are_declared():
         flag.typed("x", "yes")
     with pytest.raises(PlanError, match="pace"):
         Option("pace", "How long.", "duration").check("x", "soon")
+
+
+@pytest.mark.parametrize("connector", SOURCES.values(), ids=lambda one: one.name)
+def test_an_option_of_ours_is_no_other_key_of_a_stream(connector):
+    ours = {option.name for option in connector.options if not option.of_spark}
+    assert ours & set(BaseStream.model_fields) == set()
+
+
+class SparkOfTests:
+    """Stands for a session and its reader: tells what is asked of it."""
+
+    def __init__(self):
+        self.asked = []
+
+    @property
+    def readStream(self):
+        return self
+
+    def __getattr__(self, name):
+        def ask(*given, **options):
+            self.asked.append((name, *given, options))
+            return self
+
+        return ask
+
+
+def test_spark_reads_what_it_knows_by_name():
+    spark, schema = SparkOfTests(), SOURCES["rate"].columns
+    assert read(Reading(spark, "rate", schema, {"rowsPerSecond": "5"})) is spark
+    assert spark.asked == [("options", {"rowsPerSecond": "5"}), ("format", "rate", {}), ("load", {})]
+
+
+def test_options_of_ours_stay_with_us():
+    options = {"kafka.x": "1", "subscribe": "a", "format": "json", "invalid_fields": "null"}
+    assert SOURCES["kafka"].for_spark(options) == {"kafka.x": "1", "subscribe": "a"}
 
 
 def test_further_options_pass_by_their_prefix():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidegate
+from tests.support.samples import sample
 from tests.support.time_limits import HANG
 from tidegate import sql
 from tidegate.errors import SqlError
@@ -23,10 +24,8 @@ EVERY_AGGREGATE = pytest.mark.parametrize("name", AGGREGATES)
 
 @EVERY_AGGREGATE
 def test_plans_and_programs_have_one_name_for_an_aggregate(name):
-    kind = AGGREGATES[name]
-    arguments = {one.name: one.type(1) for one in parameters_of(kind) if one.required}
-    assert kind("column", **arguments).name == name
-    assert getattr(tidegate, name) is kind
+    assert sample(AGGREGATES[name], "column").name == name
+    assert getattr(tidegate, name) is AGGREGATES[name]
     assert name in dir(tidegate)
 
 

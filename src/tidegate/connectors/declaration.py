@@ -68,19 +68,21 @@ class Connector:
     name: str
     meaning: str
     options: tuple[Option, ...] = ()
-    #: What any further option starts with, if there can be some.
-    prefix: str | None = None
 
     def option(self, name: str) -> Option | None:
         """The declared option of this name."""
         return next((option for option in self.options if option.name == name), None)
+
+    def passes(self, option: str) -> bool:
+        """Is it taken although it is not declared?"""
+        return False
 
     def check(self, option: str, value: str, others: Iterable[str] = ()) -> None:
         """Refuse an option that there is none of; `others` are known too, but not the connector's."""
         declared = self.option(option)
         if declared is not None:
             declared.check(self.name, value)
-        elif not (self.prefix and option.startswith(self.prefix)):
+        elif not self.passes(option):
             hint = did_you_mean(option, [*(known.name for known in self.options), *others])
             raise PlanError(f"connector {self.name!r} has no option {option!r}; {hint}")
 
@@ -112,6 +114,16 @@ class SourceConnector(Connector):
     columns: pa.Schema | None = None
     #: Does the reader itself keep to a pace? Otherwise the query watches it.
     keeps_pace: bool = False
+    #: What any further option starts with, if there can be some: Spark's reader gets it.
+    prefix: str | None = None
+
+    def passes(self, option: str) -> bool:
+        return self.prefix is not None and option.startswith(self.prefix)
+
+    def for_spark(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Those of the given options that Spark's reader gets as they are."""
+        ours = {option.name for option in self.options if not option.of_spark}
+        return {name: value for name, value in options.items() if name not in ours}
 
 
 @dataclass(frozen=True, kw_only=True)

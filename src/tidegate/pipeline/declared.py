@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from tidegate.connectors import SINKS, SOURCES, Connector, Option
-from tidegate.kernels.aggregate_registry import AGGREGATES, parameters_of
+from tidegate.kernels.aggregate_registry import AGGREGATES, Parameter, parameters_of
 
 #: A duration as text; `tidegate.plan.time` reads it.
 DurationText = Annotated[str, Field(examples=["250 ms", "10 seconds", "1 hour 30 minutes"])]
@@ -61,20 +61,19 @@ def reader_options() -> dict[str, Any]:
 
 def function_model(base: type[BaseModel]) -> type[BaseModel]:
     """The model of aggregates: every one is a key, as is every parameter of one."""
-    fields: dict[str, Any] = {}
-    parameters: dict[str, list[tuple[str, Any, str]]] = {}
-    for name, kind in AGGREGATES.items():
-        if not kind.mergeable:
-            continue
-        # Null is not a column: the default is never checked, and tells that nothing was given.
-        sentence = (kind.__doc__ or "").partition("\n")[0]
-        fields[name] = (str, Field(_UNSET, description=sentence))
-        for one in parameters_of(kind):
-            parameters.setdefault(one.name, []).append((name, one.type, one.meaning))
-    for name, taken in parameters.items():
-        names = ", ".join(of for of, _, _ in taken)
-        kind = reduce(or_, dict.fromkeys(kind for _, kind, _ in taken))
-        fields[name] = (kind, Field(_UNSET, description=f"{names}: {taken[0][2]}."))
+    kinds = {name: kind for name, kind in AGGREGATES.items() if kind.mergeable}
+    fields: dict[str, Any] = {
+        name: (str, Field(_UNSET, description=(kind.__doc__ or "").partition("\n")[0]))
+        for name, kind in kinds.items()
+    }
+    taken: dict[str, dict[str, Parameter]] = {}
+    for name, kind in kinds.items():
+        for parameter in parameters_of(kind):
+            taken.setdefault(parameter.name, {})[name] = parameter
+    for name, by in taken.items():
+        values = reduce(or_, dict.fromkeys(parameter.type for parameter in by.values()))
+        meaning = next(iter(by.values())).meaning
+        fields[name] = (values, Field(_UNSET, description=f"{', '.join(by)}: {meaning}."))
     return create_model("Function", __base__=base, __doc__=base.__doc__, **fields)
 
 

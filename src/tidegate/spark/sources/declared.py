@@ -38,9 +38,7 @@ class Reading:
     @property
     def for_spark(self) -> dict[str, str]:
         """The options that Spark's reader gets as they are."""
-        declared = {option.name: option for option in SOURCES[self.connector].options}
-        ours = {name for name, option in declared.items() if not option.of_spark}
-        return {name: value for name, value in self.options.items() if name not in ours}
+        return SOURCES[self.connector].for_spark(self.options)
 
     @property
     def strict(self) -> bool:
