@@ -38,8 +38,9 @@ schema: $(READY) ## Write the JSON schema of pipeline files anew
 jar: $(READY) ## Compile what tidegate has in Java anew
 	.venv/bin/python -m scripts.jar > src/tidegate/spark/jvm/tidegate.jar
 
-reference: $(READY) ## Write docs/reference.md anew, from the docstrings
+reference: $(READY) ## Write docs/reference.md and docs/connectors.md anew, from docstrings and declarations
 	.venv/bin/python -m scripts.reference > docs/reference.md
+	.venv/bin/python -m scripts.connectors > docs/connectors.md
 
 dist: $(READY) ## Build the package in dist/: its sources, and from those the wheel
 	rm -rf build dist

@@ -14,6 +14,7 @@ from tidegate.api import aggregates, windows
 from tidegate.api.events import KeyedEvents, Result, Stream, WindowedEvents
 from tidegate.connectors import MemorySink
 from tidegate.dataflow import watermarks as pieces_of_watermarks
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.kernels.snapshot import Snapshot
 from tidegate.plan.event_time import EventTimeTypes
 from tidegate.spark.query import Query
@@ -44,12 +45,12 @@ def areas() -> dict[str, tuple[object, Entries]]:
         "Events with a key": (KeyedEvents, members("keyed", KeyedEvents)),
         "Windows": (windows, functions("tg", windows)),
         "Events in windows": (WindowedEvents, members("windowed", WindowedEvents)),
-        "Aggregates": (aggregates, functions("tg", aggregates) | own),
+        "Aggregates": (aggregates, chosen(" ".join(AGGREGATES)) | own),
         "Emission": (tg.emit, functions("tg.emit", tg.emit)),
         "Late rows": (tg.late, functions("tg.late", tg.late)),
         "Limits and fusion": (None, chosen("sla fusion")),
         "Results": (Result, members("result", Result) | chosen("together")),
-        "Sinks": (tg.sinks, functions("tg.sinks", tg.sinks) | members("memory", MemorySink)),
+        "Sinks": (tg.sinks, every_function("tg.sinks", tg.sinks) | members("memory", MemorySink)),
         "Queries": (Query, members("query", Query)),
         "Watermarks": (pieces_of_watermarks, watermarks()),
         "Snapshots": (Snapshot, chosen("read_snapshot")),
@@ -77,8 +78,13 @@ def chosen(names: str) -> Entries:
 
 def functions(prefix: str, module: ModuleType) -> Entries:
     """The functions that a module defines, in their order."""
-    found = {name: one for name, one in vars(module).items() if isinstance(one, FunctionType)}
-    return {f"{prefix}.{name}": one for name, one in found.items() if one.__module__ == module.__name__}
+    found = every_function(prefix, module)
+    return {name: one for name, one in found.items() if one.__module__ == module.__name__}
+
+
+def every_function(prefix: str, module: ModuleType) -> Entries:
+    """The functions of a module that has nothing but public ones, wherever they are defined."""
+    return {f"{prefix}.{n}": one for n, one in vars(module).items() if isinstance(one, FunctionType)}
 
 
 def exported(module: ModuleType) -> Entries:

@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegate import errors
     from tidegate.api import emit, late, sinks
-    from tidegate.api.aggregates import (
-        approx_count_distinct,
-        collect,
-        count,
-        count_distinct,
-        first,
-        last,
-        max,
-        mean,
-        median,
-        min,
-        quantile,
-        stddev,
-        sum,
-        var,
-    )
+    from tidegate.api.aggregates import *  # noqa: F403 - a name for each
     from tidegate.api.events import at, events, processing_time
     from tidegate.api.folders import pace, read_folder
     from tidegate.api.snapshots import read_snapshot
@@ -38,10 +23,6 @@ if TYPE_CHECKING:
     from tidegate.spark.classic import local_spark
 else:
     _MODULES = {
-        "tidegate.api.aggregates": (
-            "approx_count_distinct", "collect", "count", "count_distinct", "first", "last", "max",
-            "mean", "median", "min", "quantile", "stddev", "sum", "var",
-        ),
         "tidegate.api.events": ("at", "events", "processing_time"),
         "tidegate.api.folders": ("pace", "read_folder"),
         "tidegate.api.snapshots": ("read_snapshot",),
@@ -61,8 +42,13 @@ else:
     _HOME["errors"] = ("tidegate.errors", None)
     _HOME |= {name: (f"tidegate.api.{name}", None) for name in ("emit", "late", "sinks")}
 
+    def _aggregates() -> dict[str, Any]:
+        return import_module("tidegate.kernels.aggregate_registry").AGGREGATES
+
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
+            if name[0] != "_" and name in _aggregates():
+                return _aggregates()[name]
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home, attribute = _HOME[name]
         module = import_module(home)
@@ -71,45 +57,32 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, *_aggregates()})
 
 
+#: `import *` leaves the aggregates out: `sum`, `min` and `max` would hide those of Python.
 __all__ = [
     "Aggregate",
     "WatermarkAligner",
     "WatermarkGenerator",
     "WatermarkPropagator",
-    "approx_count_distinct",
     "at",
-    "collect",
-    "count",
-    "count_distinct",
     "emit",
     "errors",
     "event_time_types",
     "events",
-    "first",
     "fusion",
     "hopping",
-    "last",
     "late",
     "local_spark",
-    "max",
-    "mean",
-    "median",
-    "min",
     "pace",
     "processing_time",
-    "quantile",
     "read_folder",
     "read_snapshot",
     "session",
     "sinks",
     "sla",
     "sliding",
-    "stddev",
-    "sum",
     "together",
     "tumbling",
-    "var",
 ]

@@ -136,9 +136,9 @@ def topic(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "topic"
     folder.mkdir()
 
-    def loaded(reader: Any, connector: str, options: Any) -> Any:
-        assert connector == "kafka"
-        return reader.schema(spark.createDataFrame(messages()).schema).parquet(str(folder))
+    def loaded(reading: readers.Reading, options: Any) -> Any:
+        assert reading.connector == "kafka"
+        return reading.reader.schema(spark.createDataFrame(messages()).schema).parquet(str(folder))
 
     monkeypatch.setattr(readers, "_loaded", loaded)
     return folder

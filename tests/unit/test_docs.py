@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 import tidegate
 from tests.support.time_limits import HANG
+from tidegate.kernels.aggregate_registry import AGGREGATES
 
 ROOT = Path(tidegate.__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -72,7 +73,7 @@ def test_a_broken_link_is_found(tmp_path):
     assert broken_links(page) == ["gone.md", "#nowhere"]
 
 
-@pytest.mark.parametrize("name", tidegate.__all__)
+@pytest.mark.parametrize("name", [*tidegate.__all__, *AGGREGATES])
 def test_public_names_are_explained(name):
     written = [page for page in PAGES if page.name != "reference.md"]  # that one lists all of them
     text = "\n".join(page.read_text("utf-8") for page in written)

@@ -17,13 +17,13 @@ from tidegate.pipeline.file import parse
 from tidegate.pipeline.load import load, question
 from tidegate.pipeline.places import check_places
 from tidegate.pipeline.schema import schema_text
-from tidegate.pipeline.types import arrow_type
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.plan.sources import Derived, Source, Union
 from tidegate.plan.time import Micros, ProcessingTime
 from tidegate.sql import Projection
 from tidegate.sql import compile as compile_sql
+from tidegate.sql.types import named_type
 
 STREAMS = """\
 streams:
@@ -248,6 +248,8 @@ def test_event_time_can_be_left_aside():
         ("decimal", pa.decimal128(10, 0)),
         ("timestamp", TIMESTAMP),
         ("interval day to second", pa.duration("us")),
+        ("varchar(10)", pa.string()),
+        ("struct<`a b`: int>", pa.struct([("a b", pa.int32())])),
         ("array<string>", pa.list_(pa.string())),
         ("map<string, array<int>>", pa.map_(pa.string(), pa.list_(pa.int32()))),
         (
@@ -257,13 +259,15 @@ def test_event_time_can_be_left_aside():
     ],
 )
 def test_types_are_sparks(name, expected):
-    assert arrow_type(name) == expected
+    assert named_type(name) == expected
 
 
-@pytest.mark.parametrize("name", ["strin", "array<int, int>", "struct<int>", "map<string>", ""])
+@pytest.mark.parametrize(
+    "name", ["strin", "array<int, int>", "struct<int>", "map<string>", "", "decimal(50)", "`", "int int"]
+)
 def test_other_types_are_refused(name):
     with pytest.raises(PlanError, match="no type"):
-        arrow_type(name)
+        named_type(name)
 
 
 # -- mistakes --------------------------------------------------------------------------------------

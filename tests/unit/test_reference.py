@@ -14,6 +14,7 @@ import tidegate.sql
 import tidegate.testing
 from scripts import reference
 from tidegate.api import events
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.spark.query import Query
 
 PAGE = Path(reference.__file__).parents[1] / "docs" / "reference.md"
@@ -61,13 +62,15 @@ def public_names() -> dict[str, object]:
     """Every name that needs an entry."""
     names = {
         f"tg.{name}": getattr(tidegate, name)
-        for name in tidegate.__all__
+        for name in (*tidegate.__all__, *AGGREGATES)
         if name not in (*NAMESPACES, "errors")
     }
     for space in NAMESPACES:
         module = getattr(tidegate, space)
         own = {
-            name: value for name, value in public(module).items() if value.__module__ == module.__name__
+            name: value
+            for name, value in public(module).items()
+            if value.__module__ == module.__name__ or module is tidegate.sinks  # those of connectors
         }
         names |= {f"tg.{space}.{name}": value for name, value in own.items()}
     for held, kinds in HELD.items():

@@ -1,33 +1,34 @@
 """Where rows come from and go to."""
 
-from tidegate.connectors.duckdb import DuckDB
+from tidegate.connectors import registry as registry  # so that every connector is declared
+from tidegate.connectors.declaration import SINKS, SOURCES, Connector, Option, connector_of
 from tidegate.connectors.files import FileSink
-from tidegate.connectors.postgres import Postgres
+from tidegate.connectors.memory import MemorySink
 from tidegate.connectors.sinks import (
-    ConsoleSink,
-    DiscardSink,
-    MemorySink,
     Preparable,
     Sink,
     Target,
     Write,
     for_spark,
     location,
+    shows_rows_in_process,
 )
 from tidegate.connectors.tables import TableSink
 
 __all__ = [
-    "ConsoleSink",
-    "DiscardSink",
-    "DuckDB",
+    "SINKS",
+    "SOURCES",
+    "Connector",
     "FileSink",
     "MemorySink",
-    "Postgres",
+    "Option",
     "Preparable",
     "Sink",
     "TableSink",
     "Target",
     "Write",
+    "connector_of",
     "for_spark",
     "location",
+    "shows_rows_in_process",
 ]

@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.tables import STAGE, Database, Place
+from tidegate.connectors.declaration import Option, SinkConnector, declare
+from tidegate.connectors.tables import STAGE, TABLE, Database, Place, TableSink
 from tidegate.errors import SinkError
+
+__all__ = ["duckdb"]
 
 #: So many seconds a batch waits for a process that has the file open; then the query stops.
 PATIENCE = 60.0
@@ -91,3 +95,29 @@ class DuckDB(Database):
         connection.register(arrived, rows)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {STAGE} AS SELECT * FROM {arrived}")
         connection.unregister(arrived)
+
+
+def duckdb(path: str | PathLike[str], table: str) -> TableSink:
+    """Keep a DuckDB table equal to the current results; each batch is applied exactly once.
+
+    Changes (`op`) are applied, corrected results replace earlier ones, and other rows are inserted.
+    The table is created if there is none. Other processes can read the file between batches.
+
+    >>> tg.sinks.duckdb("/data/shop.duckdb", "spend").table
+    'spend'
+    """
+    return TableSink(DuckDB(Path(path).absolute()), table)
+
+
+declare(
+    SinkConnector(
+        name="duckdb",
+        meaning="A table in a DuckDB file that is the result as it stands.",
+        options=(
+            Option("path", "The file; it is made if there is none.", "path", required=True),
+            TABLE,
+        ),
+        make=duckdb,
+        by_identity=True,
+    )
+)

@@ -10,13 +10,19 @@ from __future__ import annotations
 import posixpath
 import uuid
 from dataclasses import asdict, dataclass
+from functools import partial
+from os import PathLike, fspath
 from typing import Any
 
 from pyarrow import fs
 
+from tidegate.connectors.declaration import Option, SinkConnector, SourceConnector, declare
+from tidegate.connectors.decoded import INVALID_FIELDS, PACE
 from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import Target, for_spark, location
 from tidegate.errors import SinkError
+
+__all__ = ["json", "parquet"]
 
 #: Which channel of which query fills the folder, and how far it has got. Readers skip such names.
 METADATA = "_tidegate_batches"
@@ -113,3 +119,67 @@ class Folder:
     @property
     def _metadata(self) -> str:
         return posixpath.join(self.path, METADATA)
+
+
+def parquet(path: str | PathLike[str]) -> FileSink:
+    """Write Parquet files to a folder, each row exactly once, also after a crash.
+
+    >>> tg.sinks.parquet("/data/spend")
+    FileSink(path='file:///data/spend', format='parquet')
+    """
+    return FileSink(fspath(path), "parquet")
+
+
+def json(path: str | PathLike[str]) -> FileSink:
+    """Write JSON lines to a folder, each row exactly once, also after a crash.
+
+    >>> tg.sinks.json("/data/spend")
+    FileSink(path='file:///data/spend', format='json')
+    """
+    return FileSink(fspath(path), "json")
+
+
+declare(
+    SinkConnector(
+        name="files",
+        meaning="Files in a folder, each row exactly once.",
+        options=(
+            Option("path", "The folder; it is made if there is none.", "path", required=True),
+            Option("format", "How rows are written.", required=True, values=("parquet", "json")),
+        ),
+        make=FileSink,
+    )
+)
+
+_option = partial(Option, of_spark=True)
+
+declare(
+    SourceConnector(
+        name="files",
+        meaning="Files of a folder, or those that a glob pattern finds.",
+        options=(
+            Option("path", "The folder, or a glob pattern.", "path", required=True),
+            Option("format", "How rows are read.", required=True, values=("json", "csv", "parquet")),
+            _option("maxFilesPerTrigger", "The most files of a batch.", "integer"),
+            _option("maxBytesPerTrigger", "About the most bytes of a batch."),
+            _option("latestFirst", "Are the newest files read first?", "boolean"),
+            _option("fileNameOnly", "Is a file known by its name, whatever its folder?", "boolean"),
+            _option("pathGlobFilter", "Only files whose names match this pattern are read."),
+            _option("recursiveFileLookup", "Are folders inside the folder read too?", "boolean"),
+            _option("header", "CSV: is the first line of a file a header?", "boolean"),
+            _option("sep", "CSV: what separates fields; by default a comma."),
+            _option("quote", "CSV: what stands around fields; by default a double quote."),
+            _option("escape", "CSV: what stands before a quote in a field; by default a backslash."),
+            _option("nullValue", "CSV: the text that means null."),
+            _option("multiLine", "Can a row have several lines?", "boolean"),
+            _option("encoding", "How text is encoded; by default UTF-8."),
+            _option("mode", "What Spark does with rows that it cannot parse, such as `PERMISSIVE`."),
+            _option("dateFormat", "How dates are written, such as `yyyy-MM-dd`."),
+            _option("timestampFormat", "How timestamps are written."),
+            PACE,
+            INVALID_FIELDS,
+        ),
+        reader="tidegate.spark.sources.declared:read_files",
+        keeps_pace=True,
+    )
+)

@@ -17,8 +17,11 @@ import pyarrow.compute as pc
 from pyarrow import csv
 from pyarrow import types as kinds
 
-from tidegate.connectors.tables import STAGE, Database, Place, quoted
+from tidegate.connectors.declaration import Option, SinkConnector, declare
+from tidegate.connectors.tables import STAGE, TABLE, Database, Place, TableSink, quoted
 from tidegate.errors import SinkError
+
+__all__ = ["postgres"]
 
 #: The first version whose unique constraints can take null for a value.
 OLDEST = 15
@@ -231,3 +234,33 @@ def _json_scalar(value: Any) -> str:
     if isinstance(value, date | time):  # a datetime is a date too
         return json.dumps(value.isoformat())
     return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def postgres(dsn: str, table: str) -> TableSink:
+    """Keep a PostgreSQL table (15 or newer) equal to the current results, as `duckdb` does.
+
+    `dsn` is what libpq takes: `postgresql://user@host/database`, or `host=… dbname=…`.
+
+    >>> tg.sinks.postgres("postgresql://shop@localhost/sales", "daily.spend").table
+    'daily.spend'
+    """
+    return TableSink(Postgres(dsn), table)
+
+
+declare(
+    SinkConnector(
+        name="postgres",
+        meaning="A table in PostgreSQL (15 or newer) that is the result as it stands.",
+        options=(
+            Option(
+                "dsn",
+                "The connection string of libpq, which belongs into an environment variable.",
+                "secret",
+                required=True,
+            ),
+            TABLE,
+        ),
+        make=postgres,
+        by_identity=True,
+    )
+)

@@ -7,7 +7,7 @@ them twice: folders and tables note the last one, memory is keyed by it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import unquote
@@ -50,6 +50,11 @@ class Preparable(Protocol):
 Sink = Write | Preparable
 
 
+def shows_rows_in_process(sink: Sink) -> bool:
+    """Are rows shown by the process that writes them? Over Spark Connect the user has another one."""
+    return getattr(sink, "in_process", False)
+
+
 def location(path: str) -> str:
     """The path as a URI, as Arrow reads it; one without a scheme is on the local disk."""
     return path if "://" in path else Path(path).absolute().as_uri()
@@ -59,46 +64,3 @@ def for_spark(uri: str) -> str:
     """The same place for Spark, which takes a path as it stands: `%20` is no blank to it."""
     scheme, _, path = uri.partition("://")
     return f"{scheme}://{unquote(path)}" if scheme == "file" else uri
-
-
-@dataclass
-class MemorySink:
-    """Rows kept on the driver: for tests and small results."""
-
-    batches: dict[int, pa.Table] = field(default_factory=dict)
-
-    def __call__(self, rows: Any, batch_id: int) -> None:
-        self.batches[batch_id] = rows.toArrow()
-
-    def to_arrow(self) -> pa.Table | None:
-        """All rows so far, in the order of their batches; None before any came."""
-        tables = [self.batches[batch_id] for batch_id in sorted(self.batches)]
-        return pa.concat_tables(tables) if tables else None
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows so far, as dictionaries."""
-        table = self.to_arrow()
-        return [] if table is None else table.to_pylist()
-
-    def __repr__(self) -> str:
-        rows = sum(table.num_rows for table in list(self.batches.values()))
-        return f"<MemorySink: {rows:,} rows of {len(self.batches):,} batches>"
-
-
-@dataclass(frozen=True)
-class ConsoleSink:
-    """Rows printed as tables."""
-
-    limit: int = 20
-
-    def __call__(self, rows: Any, batch_id: int) -> None:
-        print(f"-- batch {batch_id}")
-        rows.show(self.limit, truncate=False)
-
-
-@dataclass(frozen=True)
-class DiscardSink:
-    """Rows that are counted and then let go, on purpose."""
-
-    def __call__(self, rows: Any, batch_id: int) -> None:
-        """Nothing is written."""

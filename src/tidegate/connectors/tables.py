@@ -15,9 +15,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tidegate.connectors.declaration import Option
 from tidegate.connectors.sinks import Target
 from tidegate.errors import SinkError
 from tidegate.plan.channels import OP
+
+TABLE = Option("table", "The table, as `name` or `schema.name`; it is made if needed.", required=True)
 
 #: Which query fills which table, and how far it has got.
 NOTES = "tidegate_batches"

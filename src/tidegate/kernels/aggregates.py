@@ -1,4 +1,8 @@
-"""The aggregates that come with tidegate. A new one is a class here and a line in the public layer."""
+"""The aggregates that come with tidegate. A new one is a class here, and a line in public_aggregates.py.
+
+A class is its own declaration: its constructor is the public function, whose parameters pipeline files
+have as keys; `sql` has the names that SQL has for it.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,30 @@ import pyarrow as pa
 
 from tidegate.columnar.hashing import hash_array
 from tidegate.errors import PlanError
-from tidegate.plan.aggregates import Aggregate, Combine, State
+from tidegate.plan.aggregates import Aggregate, Combine, SqlCall, State
 
 _COUNT = pa.int64()
 
 
-class Count(Aggregate):
-    """Rows, or non-null values where a column is given."""
+class OfColumn(Aggregate):
+    """An aggregate that always has a column."""
 
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+
+
+class Count(Aggregate):
+    """The number of rows, or of non-null values of a column.
+
+    >>> print(tg.count())
+    count(*)
+    """
+
+    sql = (SqlCall(("count",)),)
     columnwise: ClassVar[Mapping[str, Combine]] = {"n": "sum"}
+
+    def __init__(self, column: str | None = None) -> None:
+        super().__init__(column)
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         return _COUNT
@@ -34,9 +53,16 @@ class Count(Aggregate):
         return state["n"]
 
 
-class Sum(Aggregate):
-    """The sum of numbers. Integers add up in 64 bits and wrap around, as Spark's non-ANSI sum does."""
+class Sum(OfColumn):
+    """The sum of a numeric column: 64-bit for integers, double for floats, exact for decimals.
 
+    Integers wrap around, as in Spark's non-ANSI sum.
+
+    >>> print(tg.sum("price"))
+    sum(price)
+    """
+
+    sql = (SqlCall(("sum",)),)
     columnwise: ClassVar[Mapping[str, Combine]] = {"n": "sum", "sum": "sum"}
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
@@ -57,7 +83,13 @@ class Sum(Aggregate):
 
 
 class Mean(Sum):
-    """The arithmetic mean, as a double."""
+    """The arithmetic mean, as a double.
+
+    >>> print(tg.mean("price"))
+    mean(price)
+    """
+
+    sql = (SqlCall(("avg", "mean")),)
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         return _require(column_type, _is_number, "mean() needs numbers", pa.float64())
@@ -69,9 +101,14 @@ class Mean(Sum):
         return pl.when(state["n"] > 0).then(state["sum"] / state["n"])
 
 
-class Min(Aggregate):
-    """The smallest value."""
+class Min(OfColumn):
+    """The smallest value of a column that has an order.
 
+    >>> print(tg.min("price"))
+    min(price)
+    """
+
+    sql = (SqlCall(("min",)),)
     columnwise: ClassVar[Mapping[str, Combine]] = {"min": "min"}
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
@@ -89,8 +126,13 @@ class Min(Aggregate):
 
 
 class Max(Min):
-    """The largest value."""
+    """The largest value of a column that has an order.
 
+    >>> print(tg.max("price"))
+    max(price)
+    """
+
+    sql = (SqlCall(("max",)),)
     columnwise: ClassVar[Mapping[str, Combine]] = {"max": "max"}
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
@@ -103,10 +145,22 @@ class Max(Min):
         return state["max"]
 
 
-class Var(Aggregate):
-    """The variance, by Chan's pairwise update: stable where sums of squares cancel."""
+class Var(OfColumn):
+    """The sample variance, or that of a whole population.
 
-    def __init__(self, column: str, population: bool = False) -> None:
+    >>> print(tg.var("price", population=True))
+    var(price, population=True)
+    """
+
+    # By Chan's pairwise update: stable where sums of squares cancel.
+
+    sql: ClassVar[tuple[SqlCall, ...]] = (
+        SqlCall(("var_samp", "variance")),
+        SqlCall(("var_pop",), {"population": True}),
+    )
+    meanings: ClassVar[Mapping[str, str]] = {"population": "whether the rows are the whole population"}
+
+    def __init__(self, column: str, *, population: bool = False) -> None:
         super().__init__(column)
         self.population = population
 
@@ -138,14 +192,26 @@ class Var(Aggregate):
 
 
 class Stddev(Var):
-    """The square root of the variance."""
+    """The sample standard deviation, or that of a whole population.
+
+    >>> print(tg.stddev("price"))
+    stddev(price)
+    """
+
+    sql = (SqlCall(("stddev_samp", "stddev", "std")), SqlCall(("stddev_pop",), {"population": True}))
 
     def finish(self, state: State) -> pl.Expr:
         return super().finish(state).sqrt()
 
 
-class First(Aggregate):
-    """The first non-null value by event time; of equal times the one that arrived first."""
+class First(OfColumn):
+    """The first value by event time, then by arrival.
+
+    >>> print(tg.first("page"))
+    first(page)
+    """
+
+    sql = (SqlCall(("first", "first_value")),)
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         assert column_type is not None
@@ -171,7 +237,13 @@ class First(Aggregate):
 
 
 class Last(First):
-    """The last non-null value by event time; of equal times the one that arrived last."""
+    """The last value by event time, then by arrival.
+
+    >>> print(tg.last("page"))
+    last(page)
+    """
+
+    sql = (SqlCall(("last", "last_value")),)
 
     def _pick(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {
@@ -180,8 +252,12 @@ class Last(First):
         }
 
 
-class CountDistinct(Aggregate):
-    """The exact number of distinct non-null values; state grows with them."""
+class CountDistinct(OfColumn):
+    """The exact number of distinct values.
+
+    >>> print(tg.count_distinct("user"))
+    count_distinct(user)
+    """
 
     @property
     def name(self) -> str:
@@ -200,8 +276,14 @@ class CountDistinct(Aggregate):
         return state["seen"].list.len().cast(pl.Int64)
 
 
-class Collect(Aggregate):
-    """All non-null values, by event time and then by value, so that arrival order does not matter."""
+class Collect(OfColumn):
+    """All values as a list, ordered by event time, then by value.
+
+    >>> print(tg.collect("page"))
+    collect(page)
+    """
+
+    sql = (SqlCall(("collect_list", "array_agg")),)
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         return pa.list_(_require(column_type, _is_flat, "collect() orders flat values", column_type))
@@ -221,12 +303,17 @@ class Collect(Aggregate):
         return {"values": value.sort_by(time, value), "times": time.sort()}
 
 
-class ApproxCountDistinct(Aggregate):
-    """HyperLogLog with 4096 registers: a standard error of 1.6 %, exact merges, sparse state.
+class ApproxCountDistinct(OfColumn):
+    """The number of distinct values with a standard error of 1.6 % (HyperLogLog).
 
-    The state lists `register · 64 + rank`, sorted, one entry for each register that is not zero.
+    >>> print(tg.approx_count_distinct("user"))
+    approx_count_distinct(user)
     """
 
+    # The state lists `register · 64 + rank`, sorted, one entry for each register that is not zero:
+    # merges are exact, and the state of few values is small.
+
+    sql = (SqlCall(("approx_count_distinct",)),)
     bits: ClassVar[int] = 12
 
     @property
@@ -263,12 +350,18 @@ class ApproxCountDistinct(Aggregate):
         return pl.Series(register * 64 + np.maximum(rank, 1), dtype=pl.Int32)
 
 
-class Quantile(Aggregate):
-    """A quantile within 1 % of the value itself (DDSketch): logarithmic bins and their counts.
+class Quantile(OfColumn):
+    """The q-quantile, off by at most 1 % of its value (DDSketch).
 
-    Bins add up, so the sketch of a window does not depend on how its rows were cut up.
+    >>> print(tg.quantile("latency", 0.99))
+    quantile(latency, q=0.99)
     """
 
+    # Logarithmic bins and their counts. Bins add up, so the sketch of a window does not depend on how
+    # its rows were cut up.
+
+    sql = (SqlCall(("percentile",)), SqlCall(("approx_percentile", "percentile_approx")))
+    meanings: ClassVar[Mapping[str, str]] = {"q": "a number between 0 and 1, such as 0.99"}
     accuracy: ClassVar[float] = 0.01
     #: Magnitudes below this count as zero; it keeps bin numbers within 32 bits.
     smallest: ClassVar[float] = 1e-300
@@ -329,9 +422,10 @@ class Quantile(Aggregate):
         return pl.Series(values, dtype=pl.Float64, nan_to_null=True)
 
 
-class Median(Aggregate):
-    """The exact median. It needs every value at once, so plans refuse it by name."""
+class Median(OfColumn):
+    """Refused: the exact median cannot be merged from partial results. The error says what to use."""
 
+    sql = (SqlCall(("median",)),)
     mergeable: ClassVar[bool] = False
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:

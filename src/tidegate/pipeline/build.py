@@ -9,39 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.api import aggregates, emit, late, windows
+from tidegate.api import emit, late, windows
 from tidegate.api.events import Events, Runnable, processing_time
+from tidegate.connectors import SINKS, SOURCES
 from tidegate.dataflow import compile
 from tidegate.errors import PipelineError, PlanError, did_you_mean
+from tidegate.kernels.aggregate_registry import AGGREGATES
 from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
-from tidegate.pipeline.types import arrow_type
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
-from tidegate.sql.connectors import SOURCES, check_options
 from tidegate.sql.identity import check_identity
 from tidegate.sql.program import Input, Insert, Program, Projection, SinkTable, Stream
+from tidegate.sql.types import named_type
 
 if TYPE_CHECKING:
     from tidegate.sql.analysis import Session
-
-#: What connectors give whose columns are their own.
-_OWN_COLUMNS = {
-    "rate": {"timestamp": "timestamp", "value": "bigint"},
-    "kafka": {
-        "key": "binary",
-        "value": "binary",
-        "topic": "string",
-        "partition": "int",
-        "offset": "bigint",
-        "timestamp": "timestamp",
-        "timestampType": "int",
-    },
-}
 
 
 def program_of(pipeline: model.Pipeline, document: Document, spark: Session | None = None) -> Program:
@@ -79,27 +66,21 @@ class _Builder:
 
     def _stream(self, name: str, given: model.Stream) -> Stream:
         path = ("streams", name)
-        own = {
-            "path": given.path,
-            "format": given.format,
-            "pace": given.pace,
-            "invalid_fields": given.invalid_fields,
-        }
-        options = {
-            name: _text(value) for name, value in (own | given.options).items() if value is not None
-        }
+        options = _texts(given.own_options | given.options)
         with self._at(*path):
-            check_options(SOURCES, given.connector, options)
+            SOURCES[given.connector].check_all(options)
             return Stream(name, self._schema(path, given), given.connector, options, **self._time(given))
 
     def _schema(self, path: Path, given: model.Stream) -> pa.Schema:
-        columns = given.columns or _OWN_COLUMNS.get(given.connector)
-        if columns is None:
+        own = SOURCES[given.connector].columns
+        if not given.columns and own is not None:
+            return own
+        if given.columns is None:
             raise PlanError(f"connector {given.connector!r} needs 'columns', such as {{ts: timestamp}}")
         fields = []
-        for column, kind in columns.items():
+        for column, kind in given.columns.items():
             with self._at(*path, "columns", column):
-                fields.append(pa.field(column, arrow_type(kind)))
+                fields.append(pa.field(column, named_type(kind)))
         return pa.schema(fields)
 
     def _time(self, given: model.Stream) -> dict[str, Any]:
@@ -120,7 +101,13 @@ class _Builder:
         }
 
     def sinks(self) -> dict[str, SinkTable]:
-        return {name: _sink(name, given) for name, given in self._pipeline.sinks.items()}
+        return {name: self._sink(name, given) for name, given in self._pipeline.sinks.items()}
+
+    def _sink(self, name: str, given: model.Sink) -> SinkTable:
+        options = _texts(given.model_dump(exclude={"connector"}))
+        with self._at("sinks", name):
+            SINKS[given.connector].check_all(options)
+        return SinkTable(name, given.connector, options)
 
     # -- the query --------------------------------------------------------------------------------
 
@@ -197,11 +184,6 @@ def _stream_named(name: str, streams: Mapping[str, Stream]) -> Stream:
     return streams[name]
 
 
-def _sink(name: str, given: Any) -> SinkTable:
-    options = given.model_dump(exclude={"connector"})
-    return SinkTable(name, given.connector, {option: _text(value) for option, value in options.items()})
-
-
 # -- operators: each is a call of the API ----------------------------------------------------------
 
 
@@ -260,16 +242,15 @@ def _emission(given: model.Emission) -> Emission:
 
 def _aggregate(given: model.Aggregate) -> Aggregate:
     if isinstance(given, str):
-        return aggregates.count()
-    function = getattr(aggregates, given.name)
-    made: Aggregate = function(getattr(given, given.name), **given.parameters)
-    return made
+        return AGGREGATES[given](None)
+    return AGGREGATES[given.name](getattr(given, given.name), **given.parameters)
 
 
 def _optional(duration: str | None, what: str) -> Micros | None:
     return None if duration is None else micros(duration, what)
 
 
-def _text(value: object) -> str:
-    """An option as Spark writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _texts(options: Mapping[str, object]) -> dict[str, str]:
+    """The options that are given, as Spark writes them."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in given.items()}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors import SINKS, SOURCES
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.explain import render_logical, render_physical
 from tidegate.kernels.registry import kernels_of
@@ -87,8 +88,10 @@ def _hold_backs(job: Job) -> dict[str, str]:
 def _lines_read(job: Job) -> list[str]:
     lines = []
     for one in job.insert.inputs:
-        place = f"{one.stream.connector} {one.stream.options.get('path', '')}".rstrip()
-        lines.append(", ".join([f"{one.stream.name} ← {place}", *_computed(one.steps)]))
+        stream = one.stream
+        paths = SOURCES[stream.connector].of_kind("path", stream.options).values()
+        place = " ".join([stream.connector, *paths])
+        lines.append(", ".join([f"{stream.name} ← {place}", *_computed(one.steps)]))
     return lines
 
 
@@ -126,7 +129,9 @@ def _sinks(job: Job) -> dict[str, str]:
     """Each channel with what becomes of its rows; a connection string is nobody's business."""
     shown = {}
     for channel, table in job.insert.sinks.items():
-        options = [v for name, v in table.options.items() if name not in ("dsn", "limit")]
+        declared = SINKS[table.connector].options
+        names = {option.name for option in declared if option.required and option.kind != "secret"}
+        options = [value for name, value in table.options.items() if name in names]
         shown[channel] = " ".join([table.connector, *options])
     missing = [channel for channel in _channels(job) if channel not in shown]
     return shown | dict.fromkeys(missing, "counted only")

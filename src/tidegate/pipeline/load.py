@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.connectors import SINKS, SOURCES, Connector
 from tidegate.errors import PipelineError, SqlError, did_you_mean
 from tidegate.pipeline import model
 from tidegate.pipeline.build import program_of
@@ -48,7 +50,7 @@ def load(
     return [
         Job(
             pipeline.name or file.stem,
-            _with_options(insert, lambda name, value: _located(name, value, file.parent)),
+            _with_options(insert, lambda value: value, file.parent),
             located(pipeline.checkpoint, file.parent),
             _trigger(pipeline.trigger),
         )
@@ -72,9 +74,6 @@ def _text(file: Path) -> str:
 def _sql_jobs(file: Path, text: str, environment: Mapping[str, str], spark: Session | None) -> list[Job]:
     from tidegate.sql import compile  # the parser takes its time, and files of YAML do without
 
-    def option(name: str, value: str) -> str:
-        return _located(name, fill_in(value, environment), file.parent)
-
     try:
         inserts = compile(text, spark=spark).inserts
     except SqlError as error:
@@ -82,9 +81,9 @@ def _sql_jobs(file: Path, text: str, environment: Mapping[str, str], spark: Sess
     if not inserts:
         raise PipelineError(f"{file.name}: nothing to run, there is no INSERT INTO … SELECT …")
     names = _distinct([insert.sinks[MAIN].name for insert in inserts])
-    folder = file.with_suffix(".checkpoint")
+    folder, filled = file.with_suffix(".checkpoint"), partial(fill_in, environment=environment)
     return [
-        Job(f"{file.stem}.{name}", _with_options(insert, option), str(folder / name))
+        Job(f"{file.stem}.{name}", _with_options(insert, filled, file.parent), str(folder / name))
         for name, insert in zip(names, inserts, strict=True)
     ]
 
@@ -104,7 +103,7 @@ def question(
             "a question ends with a SELECT; INSERT INTO belongs into a file for tidegate run"
         )
     [select] = program.selects
-    return _with_options(select, lambda name, value: _located(name, fill_in(value, environment), base))
+    return _with_options(select, partial(fill_in, environment=environment), base)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -126,20 +125,19 @@ def located(path: str, base: Path) -> str:
     return path if "://" in path else str(base / path)
 
 
-def _located(option: str, value: str, base: Path) -> str:
-    return located(value, base) if option == "path" else value
+def _with_options(insert: Insert, filled: Callable[[str], str], base: Path) -> Insert:
+    """The query with the options of its streams and sinks filled in, paths as seen from `base`."""
 
-
-def _with_options(insert: Insert, change: Callable[[str, str], str]) -> Insert:
-    """The query with every option of its streams and sinks changed."""
-
-    def changed(given: Mapping[str, str]) -> dict[str, str]:
-        return {name: change(name, value) for name, value in given.items()}
+    def changed(connector: Connector, given: Mapping[str, str]) -> dict[str, str]:
+        values = {name: filled(value) for name, value in given.items()}
+        paths = connector.of_kind("path", values)
+        return values | {name: located(path, base) for name, path in paths.items()}
 
     streams = [one.stream for one in insert.inputs]
-    read = [replace(stream, options=changed(stream.options)) for stream in streams]
-    return replace(
-        insert,
-        inputs=tuple(replace(one, stream=s) for one, s in zip(insert.inputs, read, strict=True)),
-        sinks={c: replace(table, options=changed(table.options)) for c, table in insert.sinks.items()},
-    )
+    read = [replace(s, options=changed(SOURCES[s.connector], s.options)) for s in streams]
+    written = {
+        channel: replace(table, options=changed(SINKS[table.connector], table.options))
+        for channel, table in insert.sinks.items()
+    }
+    inputs = (replace(one, stream=s) for one, s in zip(insert.inputs, read, strict=True))
+    return replace(insert, inputs=tuple(inputs), sinks=written)

@@ -6,22 +6,23 @@ A choice is a name (`emit: changelog`), or a mapping with one (`window: {tumblin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from tidegate.errors import did_you_mean
-
-#: A duration as text; `tidegate.plan.time` reads it.
-DurationText = Annotated[str, Field(examples=["250 ms", "10 seconds", "1 hour 30 minutes"])]
+from tidegate.kernels.aggregate_registry import AGGREGATES, parameters_of
+from tidegate.pipeline.declared import (
+    DurationText,
+    function_model,
+    reader_options,
+    sink_models,
+    stream_model,
+)
 
 #: An option of a connector, as Spark takes it.
 OptionValue = str | int | float | bool
-
-
-#: The default of what may be left out, but is not null where it is given.
-_UNSET: Any = None
 
 
 class Model(BaseModel):
@@ -154,51 +155,40 @@ Emission = Annotated[
 ]
 
 
-class Function(Model):
+class BaseFunction(Model):
     """An aggregate of a column: one function, and the parameters that belong to it."""
-
-    count: str = _UNSET
-    sum: str = _UNSET
-    min: str = _UNSET
-    max: str = _UNSET
-    mean: str = _UNSET
-    var: str = _UNSET
-    stddev: str = _UNSET
-    first: str = _UNSET
-    last: str = _UNSET
-    count_distinct: str = _UNSET
-    approx_count_distinct: str = _UNSET
-    collect: str = _UNSET
-    quantile: str = _UNSET
-    population: bool = _UNSET
-    q: float = _UNSET
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name) for name in ("population", "q") if name in self.model_fields_set
-        }
+        return {name: getattr(self, name) for name in self.model_fields_set - AGGREGATES.keys()}
 
     @property
     def name(self) -> str:
-        [name] = self.model_fields_set - self.parameters.keys()
+        [name] = self.model_fields_set & AGGREGATES.keys()
         return name
 
     @model_validator(mode="after")
-    def _one_function(self) -> Function:
-        if len(self.model_fields_set - self.parameters.keys()) != 1:
+    def _one_function(self) -> BaseFunction:
+        if len(self.model_fields_set & AGGREGATES.keys()) != 1:
             raise PydanticCustomError("one_function", "an aggregate is one function of one column")
-        allowed = {"var": {"population"}, "stddev": {"population"}, "quantile": {"q"}}
-        for parameter in self.parameters.keys() - allowed.get(self.name, set()):
-            raise PydanticCustomError(
-                "one_function",
-                "{name} has no parameter {parameter}",
-                {"name": self.name, "parameter": parameter},
-            )
-        if self.name == "quantile" and "q" not in self.parameters:
-            raise PydanticCustomError("one_function", "quantile needs q, such as 0.95")
+        known = {parameter.name: parameter for parameter in parameters_of(AGGREGATES[self.name])}
+        for name in self.parameters.keys() - known:
+            raise _no_function("{name} has no parameter {parameter}", self.name, name)
+        for name, parameter in known.items():
+            if parameter.required and name not in self.parameters:
+                needed = f"{name}, {parameter.meaning}"
+                raise _no_function("{name} needs {parameter}", self.name, needed)
         return self
 
+
+def _no_function(message: LiteralString, name: str, parameter: str) -> PydanticCustomError:
+    return PydanticCustomError("one_function", message, {"name": name, "parameter": parameter})
+
+
+if TYPE_CHECKING:
+    Function = BaseFunction
+else:
+    Function = function_model(BaseFunction)
 
 Aggregate = Annotated[
     Annotated[Literal["count"], Tag("<name>")] | Annotated[Function, Tag("<function>")],
@@ -259,59 +249,33 @@ class EventTime(Model):
     idle_after: DurationText | None = None
 
 
-class Stream(Model):
+class BaseStream(Model):
     """Rows, by a connector: its columns with the names of Spark's types, its options."""
 
-    connector: Literal["files", "kafka", "rate"]
+    connector: str
     columns: dict[str, str] | None = None
-    path: str | None = None
-    format: Literal["json", "csv", "parquet"] | None = None
     eventtime: EventTime | None = None
-    pace: DurationText | None = None
-    invalid_fields: Literal["null", "errors"] | None = None
-    options: dict[str, OptionValue] = {}
+    options: dict[str, OptionValue] = Field({}, json_schema_extra=reader_options())
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """The options that are keys of the stream."""
+        return self.model_dump(exclude=set(BaseStream.model_fields))
 
 
-class FileSink(Model):
-    """Files in a folder."""
+class Sink(Model):
+    """Where the rows of a channel go: a model for each connector."""
 
-    connector: Literal["files"]
-    path: str
-    format: Literal["parquet", "json"]
+    connector: str
 
 
-class ConsoleSink(Model):
-    """Rows printed batch by batch."""
-
-    connector: Literal["console"]
-    limit: int = 20
-
-
-class DiscardSink(Model):
-    """Rows that are only counted."""
-
-    connector: Literal["discard"]
-
-
-class DuckDBSink(Model):
-    """A table in a DuckDB file."""
-
-    connector: Literal["duckdb"]
-    path: str
-    table: str
-
-
-class PostgresSink(Model):
-    """A table in PostgreSQL; the connection string belongs into an environment variable."""
-
-    connector: Literal["postgres"]
-    dsn: str
-    table: str
-
-
-Sink = Annotated[
-    FileSink | ConsoleSink | DiscardSink | DuckDBSink | PostgresSink, Field(discriminator="connector")
-]
+#: The models that connectors declare.
+if TYPE_CHECKING:
+    Stream = BaseStream
+    AnySink = Sink
+else:
+    Stream = stream_model(BaseStream)
+    AnySink = Annotated[Union[*sink_models(Sink)], Field(discriminator="connector")]
 
 
 class Options(Model):
@@ -341,7 +305,7 @@ class Pipeline(Model):
     options: Options = Options.model_validate({})
     sql: str | None = None
     query: Query | None = None
-    sinks: dict[str, Sink]
+    sinks: dict[str, AnySink]
     checkpoint: str
     trigger: Trigger | None = None
 

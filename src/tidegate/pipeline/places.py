@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidegate.connectors import SINKS, SOURCES
 from tidegate.errors import StartError
 from tidegate.pipeline.load import Job
 from tidegate.sql.program import Insert
@@ -18,18 +19,21 @@ def check_places(jobs: Iterable[Job]) -> None:
     for job in jobs:
         check_inputs(job.insert)
         for channel, table in job.insert.sinks.items():
-            _check_written(f"the sink of channel {channel!r}", table.options.get("path"))
+            for path in SINKS[table.connector].of_kind("path", table.options).values():
+                _check_written(f"the sink of channel {channel!r}", path)
         _check_written("the checkpoint", job.checkpoint)
 
 
 def check_inputs(insert: Insert) -> None:
     """Refuse files that are not there."""
     for one in insert.inputs:
-        _check_read(f"stream {one.stream.name!r}", one.stream.options.get("path"))
+        stream = one.stream
+        for path in SOURCES[stream.connector].of_kind("path", stream.options).values():
+            _check_read(f"stream {stream.name!r}", path)
 
 
-def _check_read(what: str, path: str | None) -> None:
-    if path is None or "://" in path:
+def _check_read(what: str, path: str) -> None:
+    if "://" in path:
         return
     patterns = [*_alternatives(path), glob.escape(path)]  # brackets may be part of a name
     found = [place for one in patterns for place in glob.glob(one)]
@@ -48,8 +52,8 @@ def _alternatives(path: str) -> list[str]:
     return [whole for part in parts for whole in _alternatives(part)]
 
 
-def _check_written(what: str, path: str | None) -> None:
-    if path is None or "://" in path:
+def _check_written(what: str, path: str) -> None:
+    if "://" in path:
         return
     place = Path(path)
     while not place.exists():  # folders are made as needed, below the first that is there

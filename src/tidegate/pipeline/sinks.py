@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.api import sinks
-from tidegate.connectors import Preparable, Sink, Target, Write
+from tidegate.connectors import SINKS, Preparable, Sink, Target, Write
 from tidegate.sql.program import Projection, SinkTable
-
-_MAKERS: Mapping[str, Callable[[Mapping[str, str]], Sink]] = {
-    "files": lambda options: _FILES[options["format"]](options["path"]),
-    "console": lambda options: sinks.console(int(options.get("limit", 20))),
-    "duckdb": lambda options: sinks.duckdb(options["path"], options["table"]),
-    "postgres": lambda options: sinks.postgres(options["dsn"], options["table"]),
-    "discard": lambda _: sinks.discard(),
-}
-_FILES: Mapping[str, Callable[[str], Sink]] = {"parquet": sinks.parquet, "json": sinks.json}
 
 
 def sink_of(table: SinkTable) -> Sink:
     """The sink that a declaration stands for."""
-    return _MAKERS[table.connector](table.options)
+    return SINKS[table.connector].sink(table.options)
 
 
 def select(rows: Any, steps: Iterable[Projection]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidegate.connectors import SOURCES
 from tidegate.errors import PlanError
 from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
@@ -16,7 +17,7 @@ from tidegate.spark.query import Query, start_pass_through
 from tidegate.spark.query import start as start_plan
 from tidegate.spark.rate_control import Pace, mark_of, marked
 from tidegate.spark.schema import spark_schema
-from tidegate.spark.sources.declared import pace_of, read
+from tidegate.spark.sources.declared import Reading, pace_of, read
 from tidegate.spark.sources.invalid_rows import INVALID, ORIGIN, has_origin, valid
 from tidegate.spark.start_options import StartOptions
 from tidegate.sql.program import Input, Insert, Projection
@@ -57,9 +58,7 @@ def answer(spark: Any, insert: Insert) -> DataFrame:
 
 def _rows(spark: Any, given: Input, *, streaming: bool = True, checkpoint: str = "") -> DataFrame:
     one = given.stream
-    rows = read(
-        spark, one.connector, one.schema, one.options, streaming=streaming, checkpoint=checkpoint
-    )
+    rows = read(Reading(spark, one.connector, one.schema, one.options, streaming, checkpoint))
     steps = [_with_origin(step) for step in given.steps] if has_origin(rows) else given.steps
     # Still marked as a reader's: none of the columns may be as it was read.
     return marked(select(rows, steps), mark_of(rows))
@@ -74,7 +73,7 @@ def _with_origin(step: Projection) -> Projection:
 
 def _watched(inputs: Sequence[Input]) -> Pace | None:
     """The pace of sources that are not steered while they run."""
-    streams = [given.stream for given in inputs if given.stream.connector != "files"]
+    streams = [given.stream for given in inputs if not SOURCES[given.stream.connector].keeps_pace]
     paces = [pace for stream in streams if (pace := pace_of(stream.options))]
     if len(paces) > 1:
         raise PlanError("of the streams that a query reads from Kafka one can have a pace, not several")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -22,6 +23,17 @@ State = Mapping[str, "pl.Expr"]
 Combine = Literal["sum", "min", "max"]
 
 
+@dataclass(frozen=True)
+class SqlCall:
+    """How SQL calls an aggregate: by any of the names, of which messages show the first.
+
+    `arguments` are the parameters that these names stand for: `var_pop` is `var` with `population=True`.
+    """
+
+    names: tuple[str, ...]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Aggregate(ABC):
     """One aggregate over a column, computed from partial results that merge in any grouping.
 
@@ -36,6 +48,12 @@ class Aggregate(ABC):
     #: Where each state column merges by itself, how. Empty: only `merge` knows. Overlapping
     #: windows over columns that merge by themselves cost one vector operation instead of a tree.
     columnwise: ClassVar[Mapping[str, Combine]] = {}
+
+    #: What SQL calls it.
+    sql: ClassVar[tuple[SqlCall, ...]] = ()
+
+    #: What each parameter beside the column is: `{"q": "a number between 0 and 1"}`.
+    meanings: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, column: str | None) -> None:
         self.column = column

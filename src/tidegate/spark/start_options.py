@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors import (
-    ConsoleSink,
     FileSink,
-    MemorySink,
     Preparable,
     Sink,
     TableSink,
     Target,
     Write,
     location,
+    shows_rows_in_process,
 )
 from tidegate.dataflow import Dataflow
 from tidegate.errors import ChannelError, did_you_mean
@@ -57,7 +56,7 @@ class StartOptions:
                     f"the sink of channel {channel!r} is {sink!r}; use tg.sinks, for instance "
                     "tg.sinks.parquet('out'), or a function (rows, batch_id)"
                 )
-            if ships and isinstance(sink, MemorySink | ConsoleSink):
+            if ships and shows_rows_in_process(sink):
                 raise ChannelError(
                     f"the sink of channel {channel!r} is {described(sink)}: it shows rows where they "
                     "are written, which over Spark Connect is the server. Write files or a table, and "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidegate.kernels import aggregates as a
-from tidegate.plan.aggregates import Aggregate
+from tidegate.kernels.aggregate_registry import AGGREGATES, SQL_CALLS, Parameter, parameters_of
+from tidegate.plan.aggregates import Aggregate, SqlCall
 from tidegate.sql.source import Text
 from tidegate.sql.spans import Call, Span, calls_in
 from tidegate.sql.tokens import words
@@ -36,24 +38,6 @@ class AggregateCall:
         return (f"{self.call.name}_{of}" if of else self.call.name).lower()
 
 
-_MAKERS: dict[str, Make] = {
-    "sum": a.Sum,
-    "min": a.Min,
-    "max": a.Max,
-    "avg": a.Mean,
-    "mean": a.Mean,
-    **dict.fromkeys(("variance", "var_samp"), a.Var),
-    "var_pop": lambda column: a.Var(column, population=True),
-    **dict.fromkeys(("stddev", "std", "stddev_samp"), a.Stddev),
-    "stddev_pop": lambda column: a.Stddev(column, population=True),
-    **dict.fromkeys(("first", "first_value"), a.First),
-    **dict.fromkeys(("last", "last_value"), a.Last),
-    **dict.fromkeys(("collect_list", "array_agg"), a.Collect),
-    "approx_count_distinct": a.ApproxCountDistinct,
-    "median": a.Median,
-}
-_QUANTILES = ("percentile", "approx_percentile", "percentile_approx")
-
 #: Spark's other aggregates: they are not computed of single rows, so they are refused by name.
 _OTHERS = words(
     "any any_value approx_top_k approx_top_k_accumulate approx_top_k_combine bit_and bit_or bit_xor "
@@ -64,11 +48,18 @@ _OTHERS = words(
     "string_agg theta_sketch_agg theta_union_agg try_avg try_sum"
 )
 
-KNOWN = (
-    "count, sum, min, max, avg, var_samp, var_pop, stddev_samp, stddev_pop, first, last, "
-    "count(distinct …), count_if, collect_list, approx_count_distinct, percentile, approx_percentile"
-)
-_NAMES = frozenset((*_MAKERS, *_QUANTILES, *_OTHERS, "count", "count_if"))
+#: What only SQL can write, beside the aggregate that it belongs to.
+_FORMS: dict[type[Aggregate], tuple[str, ...]] = {a.CountDistinct: ("count(distinct …)", "count_if")}
+
+
+def _shown(kind: type[Aggregate]) -> tuple[str, ...]:
+    """What messages call an aggregate that can be computed."""
+    names = tuple(call.names[0] for call in kind.sql)
+    return _FORMS.get(kind, names) if kind.mergeable else ()
+
+
+KNOWN = ", ".join(name for kind in AGGREGATES.values() for name in _shown(kind))
+_NAMES = frozenset((*SQL_CALLS, *_OTHERS, "count_if"))
 
 
 def is_aggregate(call: Call) -> bool:
@@ -111,17 +102,18 @@ def _aggregate(text: Text, call: Call) -> AggregateCall:
     if name == "count":
         return _count(text, call, arguments)
     distinct = bool(arguments) and arguments[0].says(0, "DISTINCT")
-    if (name not in _MAKERS and name not in (*_QUANTILES, "count_if")) or distinct:
+    if (name not in SQL_CALLS and name != "count_if") or distinct:
         raise text.refuse(call.span, f"{call.span.shown} is no aggregate of windows; there are {KNOWN}")
-    if name in _QUANTILES:
-        return _quantile(text, call, arguments)
+    if name in SQL_CALLS and (parameters := _required(*SQL_CALLS[name])):
+        return _with_parameters(text, call, arguments, parameters)
     if len(arguments) != 1 or arguments[0].tokens[-1].says("*"):
         raise text.refuse(
             call.span, f"{call.span.shown} takes one argument here, a column or an expression"
         )
     if name == "count_if":
         return AggregateCall(a.Count, (), call, arguments[0])
-    return AggregateCall(_MAKERS[name], (arguments[0],), call)
+    kind, declared = SQL_CALLS[name]
+    return AggregateCall(partial(kind, **declared.arguments), (arguments[0],), call)
 
 
 def _arguments(call: Call) -> list[Span]:
@@ -155,13 +147,27 @@ def _count(text: Text, call: Call, arguments: list[Span]) -> AggregateCall:
     return AggregateCall(a.Count, tuple(arguments), call)
 
 
-def _quantile(text: Text, call: Call, arguments: list[Span]) -> AggregateCall:
-    share = arguments[1] if len(arguments) == 2 else None
-    if share is None or len(share) != 1 or share.tokens[0].kind != "number":
-        raise text.refuse(
-            call.span, "percentile takes a column and a number between 0 and 1, such as 0.99"
-        )
-    with text.at(share):
-        value = float(share.text.rstrip("BbDdFf"))
-        a.Quantile("column", value)
-    return AggregateCall(lambda column: a.Quantile(column, value), (arguments[0],), call)
+def _required(kind: type[Aggregate], declared: SqlCall) -> list[Parameter]:
+    """The parameters that a call has to give, behind the column."""
+    return [one for one in parameters_of(kind) if one.required and one.name not in declared.arguments]
+
+
+def _with_parameters(
+    text: Text, call: Call, arguments: list[Span], parameters: list[Parameter]
+) -> AggregateCall:
+    kind, declared = SQL_CALLS[call.name.lower()]
+    given = arguments[1:]
+    if len(given) != len(parameters) or not all(map(_is_number, given)):
+        takes = " and ".join(["a column", *(parameter.meaning for parameter in parameters)])
+        raise text.refuse(call.span, f"{call.name.lower()} takes {takes}")
+    values: dict[str, Any] = dict(declared.arguments)
+    for parameter, argument in zip(parameters, given, strict=True):
+        values[parameter.name] = parameter.type(float(argument.text.rstrip("BbDdFf")))
+    make: Make = partial(kind, **values)
+    with text.at(given[0]):
+        make("column")
+    return AggregateCall(make, (arguments[0],), call)
+
+
+def _is_number(argument: Span) -> bool:
+    return len(argument) == 1 and argument.tokens[0].kind == "number"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
+from tidegate.connectors import SINKS, SOURCES, Connector, connector_of
 from tidegate.plan.time import Micros, ProcessingTime, micros, render
 from tidegate.sql.columns import match
-from tidegate.sql.connectors import SINKS, SOURCES, Connector, connector_of
 from tidegate.sql.durations import duration
 from tidegate.sql.program import SinkTable, Stream
-from tidegate.sql.source import Text
+from tidegate.sql.source import Place, Text
 from tidegate.sql.spans import bare
 from tidegate.sql.syntax import CreateSink, CreateStream, Option, Watermark
 from tidegate.sql.types import arrow_type
@@ -22,6 +20,9 @@ _TOLERANCE, _ENABLED = "eventtime.lateTolerance", "eventtime.enabled"
 _IDLE, _FUTURE = "eventtime.idleAfter", "eventtime.maxFuture"
 TIME_OPTIONS = (_TIME, _TYPE, _TOLERANCE, _ENABLED, _IDLE, _FUTURE)
 
+#: The option that names the connector.
+_CONNECTOR = "connector"
+
 #: How often time moves on without rows where rows count at the time they come at.
 _TICK = Micros(1_000_000)
 
@@ -29,19 +30,23 @@ Options = dict[str, Option]
 
 
 def sink_of(text: Text, node: CreateSink) -> SinkTable:
-    connector, options = _connected(text, node, SINKS, _options(text, node))
-    return SinkTable(node.name.name, connector, options)
+    options = _options(text, node)
+    with text.at(_said(node, options)):
+        connector = connector_of(SINKS, _connector(options))
+    return SinkTable(node.name.name, connector.name, _checked(text, node, connector, options))
 
 
 def stream_of(text: Text, node: CreateStream) -> Stream:
     schema, options = _schema(text, node), _options(text, node)
     plain = {name: option for name, option in options.items() if name not in TIME_OPTIONS}
-    connector, given = _connected(text, node, SOURCES, plain)
+    with text.at(_said(node, options)):
+        connector = connector_of(SOURCES, _connector(options))
+    given = _checked(text, node, connector, plain, TIME_OPTIONS)
     watermark = node.watermark
     stream = Stream(
         node.name.name,
         schema,
-        connector,
+        connector.name,
         given,
         _declared(schema, _time(text, watermark, options)),
         options[_TYPE].value if _TYPE in options else None,
@@ -56,21 +61,30 @@ def stream_of(text: Text, node: CreateStream) -> Stream:
     return stream
 
 
-def _connected(
-    text: Text, node: CreateStream | CreateSink, known: Mapping[str, Connector], options: Options
-) -> tuple[str, dict[str, str]]:
-    """The connector that is named, and its options; each is refused where it stands."""
-    values = {name: option.value for name, option in options.items()}
-    name = values.pop("connector", None)
-    with text.at(options["connector"].place if name is not None else node.name):
-        connector = connector_of(known, name)
-    others = TIME_OPTIONS if known is SOURCES else ()
-    for option, value in values.items():
-        with text.at(options[option].place):
-            connector.check(str(name), option, value, others)
+def _connector(options: Options) -> str | None:
+    return options[_CONNECTOR].value if _CONNECTOR in options else None
+
+
+def _said(node: CreateStream | CreateSink, options: Options) -> Place:
+    """Where the connector is named, or should be."""
+    return options[_CONNECTOR].place if _CONNECTOR in options else node.name
+
+
+def _checked(
+    text: Text,
+    node: CreateStream | CreateSink,
+    connector: Connector,
+    options: Options,
+    others: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """The connector's options; each is refused where it stands."""
+    values = {name: option.value for name, option in options.items() if name != _CONNECTOR}
+    for name, value in values.items():
+        with text.at(options[name].place):
+            connector.check(name, value, others)
     with text.at(node.name):
-        connector.check_complete(str(name), values)
-    return str(name), values
+        connector.check_complete(values)
+    return values
 
 
 def _schema(text: Text, node: CreateStream) -> pa.Schema:

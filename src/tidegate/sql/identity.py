@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.connectors import SINKS
 from tidegate.errors import PlanError
 from tidegate.plan.channels import MAIN
-from tidegate.sql.connectors import SINKS
 from tidegate.sql.program import Insert
 
 

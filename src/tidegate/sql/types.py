@@ -1,4 +1,4 @@
-"""Types as SQL writes them, as types of Arrow."""
+"""Types as SQL and pipeline files write them, as types of Arrow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from tidegate.errors import PlanError, did_you_mean
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.sql.spans import Span, chain_at, names_at, split, whole_call
+from tidegate.sql.tokens import Unclosed, tokens_of
 
 _FLAT = {
     "BOOLEAN": pa.bool_(),
@@ -42,6 +44,22 @@ def arrow_type(span: Span) -> pa.DataType | None:
     reader = _Reader(span)
     kind = reader.type()
     return kind if reader.place == len(span) else None
+
+
+def named_type(name: str) -> pa.DataType:
+    """The type of a column that a file declares: `bigint`, `decimal(10,2)`, `array<struct<a:int>>`."""
+    try:
+        tokens = tuple(tokens_of(name))
+    except Unclosed:
+        tokens = ()
+    kind = arrow_type(Span(name, tokens)) if tokens else None
+    if kind is not None:
+        return kind
+    if tokens and tokens[0].says("ARRAY", "MAP", "STRUCT"):
+        nested = "array<string>, map<string,bigint> or struct<a:int,b:string>"
+        raise PlanError(f"no type {name!r}: write {nested}")
+    others = ("decimal(10,2)", "interval day to second", "array<…>", "map<…,…>", "struct<name:…>")
+    raise PlanError(f"no type {name!r}; {did_you_mean(name.lower(), [*map(str.lower, _FLAT), *others])}")
 
 
 class _Reader:

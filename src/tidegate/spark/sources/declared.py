@@ -1,13 +1,16 @@
-"""Declared streams as DataFrames, by connector."""
+"""Declared streams as DataFrames. A connector names the function here, or elsewhere, that reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming import DataStreamReader
 
+from tidegate.connectors import SOURCES
 from tidegate.errors import PlanError
 from tidegate.plan.time import micros
 from tidegate.spark.rate_control import Pace
@@ -19,75 +22,92 @@ from tidegate.spark.sources.invalid_rows import with_origin
 #: Spark's name for how many files a batch takes.
 _MOST_FILES = "maxFilesPerTrigger"
 
-#: The option that says what becomes of fields that are not of the declared type.
-INVALID_FIELDS = "invalid_fields"
 
-#: Options that are not those of Spark's readers.
-_OURS = ("path", "format", "pace", INVALID_FIELDS)
+@dataclass(frozen=True)
+class Reading:
+    """What a reader is asked for: the rows of a connector, as a stream or as what is there now."""
+
+    spark: SparkSession
+    connector: str
+    schema: pa.Schema
+    options: Mapping[str, str]
+    streaming: bool = True
+    #: Of the query that reads.
+    checkpoint: str = ""
+
+    @property
+    def for_spark(self) -> dict[str, str]:
+        """The options that Spark's reader gets as they are."""
+        return SOURCES[self.connector].for_spark(self.options)
+
+    @property
+    def strict(self) -> bool:
+        """Is a row invalid if a field is not of the declared type?"""
+        return self.options.get("invalid_fields") == "errors"
+
+    @property
+    def pace(self) -> Pace | None:
+        return pace_of(self.options) if self.streaming else None
+
+    @property
+    def reader(self) -> DataStreamReader | DataFrameReader:
+        return self.spark.readStream if self.streaming else self.spark.read
+
+    def decoder(self, options: Mapping[str, str]) -> Decoder:
+        return Decoder(spark_schema(self.schema), self.options["format"], options, self.strict)
 
 
-def read(
-    spark: SparkSession,
-    connector: str,
-    schema: pa.Schema,
-    options: Mapping[str, str],
-    *,
-    streaming: bool = True,
-    checkpoint: str = "",
-) -> DataFrame:
-    """The rows of a connector, as a stream or as what is there now.
+def read(reading: Reading) -> DataFrame:
+    """The rows, by the reader of their connector. Rows decoded from text tell where they are from."""
+    module, _, name = SOURCES[reading.connector].reader.partition(":")
+    rows: DataFrame = getattr(import_module(module), name)(reading)
+    return rows
 
-    Files of a folder are read by our own reader, in an order that a copy of the folder has as well, and
-    which can be steered by a `pace`; what only Spark's own source of files can do is left to that.
-    Kafka has a limit that is fixed here, from what the query with this checkpoint chose last. Rows that
-    are decoded from text have their origin beside them.
+
+def read_by_name(reading: Reading) -> DataFrame:
+    """Rows with the connector's own columns, by the source of Spark that has its name."""
+    return _loaded(reading, reading.for_spark)
+
+
+def read_messages(reading: Reading) -> DataFrame:
+    """Messages, or what is decoded from their values.
+
+    The limit of a batch is fixed here, from what the query with this checkpoint chose last.
     """
-    others = {name: value for name, value in options.items() if name not in _OURS}
-    strict = options.get(INVALID_FIELDS) == "errors"
-    pace = pace_of(options) if streaming else None
-    if connector == "files" and streaming:
-        rows = _folder(spark, schema, options, others, pace, strict=strict)
-        if rows is not None:
-            return rows
-    reader = spark.readStream if streaming else spark.read
-    if connector == "files":
-        return _files(reader, Decoder(spark_schema(schema), options["format"], others, strict), options)
-    if pace is not None:
-        others = {"maxOffsetsPerTrigger": str(pace.rows(checkpoint))} | others
-    rows = _loaded(reader, connector, others)
-    if "format" not in options:
-        return rows
-    return Decoder(spark_schema(schema), options["format"], {}, strict).messages(rows)
+    options = reading.for_spark
+    if reading.pace is not None:
+        options = {"maxOffsetsPerTrigger": str(reading.pace.rows(reading.checkpoint))} | options
+    rows = _loaded(reading, options)
+    return reading.decoder({}).messages(rows) if "format" in reading.options else rows
 
 
-def _folder(
-    spark: SparkSession,
-    schema: pa.Schema,
-    options: Mapping[str, str],
-    others: Mapping[str, str],
-    pace: Pace | None,
-    *,
-    strict: bool,
-) -> DataFrame | None:
+def read_files(reading: Reading) -> DataFrame:
+    """Files of a folder by our own reader; what only Spark's own source of files can do is left to that.
+
+    Our reader takes files in an order that a copy of the folder has as well, and can follow a `pace`.
+    """
+    rows = _folder(reading) if reading.streaming else None
+    return _files(reading) if rows is None else rows
+
+
+def _folder(reading: Reading) -> DataFrame | None:
     """Files by our own reader; None where only Spark's can read them."""
-    path, format = options["path"], options["format"]
-    if pace is not None:
-        steered = Files(format, others, strict=strict), Limits(pace=pace)
+    path, format = reading.options["path"], reading.options["format"]
+    spark, schema, options = reading.spark, reading.schema, reading.for_spark
+    if reading.pace is not None:
+        steered = Files(format, options, strict=reading.strict), Limits(pace=reading.pace)
         return with_origin(read_folder(spark, path, schema, *steered))
-    parsing = {name: value for name, value in others.items() if name != _MOST_FILES}
+    parsing = {name: value for name, value in options.items() if name != _MOST_FILES}
     if not reads(path, format, parsing):
         return None
     refuse_folders_inside(path)
-    limits = Limits(max_files=_number_of_files(others.get(_MOST_FILES)))
-    files = Files(format, parsing, strict=strict)
+    limits = Limits(max_files=_number_of_files(options.get(_MOST_FILES)))
+    files = Files(format, parsing, strict=reading.strict)
     return with_origin(read_folder(spark, path, schema, files, limits))
 
 
-def _loaded(
-    reader: DataStreamReader | DataFrameReader, connector: str, options: Mapping[str, str]
-) -> DataFrame:
-    """Rows with the connector's own columns."""
-    return reader.options(**options).format(connector).load()
+def _loaded(reading: Reading, options: Mapping[str, str]) -> DataFrame:
+    return reading.reader.options(**options).format(reading.connector).load()
 
 
 def _number_of_files(given: str | None) -> int | None:
@@ -100,12 +120,10 @@ def pace_of(options: Mapping[str, str]) -> Pace | None:
     return Pace(micros(options["pace"], "pace")) if "pace" in options else None
 
 
-def _files(
-    reader: DataStreamReader | DataFrameReader, decoder: Decoder, options: Mapping[str, str]
-) -> DataFrame:
+def _files(reading: Reading) -> DataFrame:
     """Files by Spark's own reader; those of text tell which of their rows cannot be used."""
+    decoder, reader, path = reading.decoder(reading.for_spark), reading.reader, reading.options["path"]
     if decoder.format == "parquet" or decoder.leaves_corrupt_text:
-        plain = reader.schema(decoder.schema).options(**decoder.options)
-        return plain.format(decoder.format).load(options["path"])
+        return reader.schema(decoder.schema).options(**decoder.options).format(decoder.format).load(path)
     reader = reader.schema(decoder.reader_schema).options(**decoder.reader_options)
-    return decoder.from_files(reader.format(decoder.format).load(options["path"]))
+    return decoder.from_files(reader.format(decoder.format).load(path))
