@@ -31,6 +31,9 @@ WIDTH = 105
 INTERNAL = {"upstream", "node"}
 EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
+#: What programs hold in their hands; the members of each have entries of their own.
+TYPES = "Events KeyedEvents WindowedEvents ForwardedEvents Result Rows StatementSet Query"
+
 #: Names as programs write them, and what they stand for.
 Entries = dict[str, object]
 
@@ -52,6 +55,7 @@ def areas() -> dict[str, tuple[object, Entries]]:
         "Results": (Result, members("result", Result) | chosen("together")),
         "Sinks": (tg.sinks, every_function("tg.sinks", tg.sinks) | members("memory", MemorySink)),
         "Queries": (Query, members("query", Query)),
+        "Types to annotate with": (None, chosen(TYPES)),
         "Watermarks": (pieces_of_watermarks, watermarks()),
         "Snapshots": (Snapshot, chosen("read_snapshot")),
         "Errors": (tg.errors, {}),

@@ -10,10 +10,20 @@ if TYPE_CHECKING:
     from tidegate import errors
     from tidegate.api import emit, late, sinks
     from tidegate.api.aggregates import *  # noqa: F403 - a name for each
-    from tidegate.api.events import at, events, processing_time
+    from tidegate.api.events import (
+        Events,
+        ForwardedEvents,
+        KeyedEvents,
+        Result,
+        Rows,
+        WindowedEvents,
+        at,
+        events,
+        processing_time,
+    )
     from tidegate.api.folders import pace, read_folder
     from tidegate.api.snapshots import read_snapshot
-    from tidegate.api.together import together
+    from tidegate.api.together import StatementSet, together
     from tidegate.api.windows import hopping, session, sliding, tumbling
     from tidegate.dataflow.watermarks import WatermarkAligner, WatermarkGenerator, WatermarkPropagator
     from tidegate.plan.aggregates import Aggregate
@@ -21,18 +31,23 @@ if TYPE_CHECKING:
     from tidegate.plan.sla import declare_sla as sla
     from tidegate.plan.steps import Fusion as fusion
     from tidegate.spark.classic import local_spark
+    from tidegate.spark.query import Query
 else:
     _MODULES = {
-        "tidegate.api.events": ("at", "events", "processing_time"),
+        "tidegate.api.events": (
+            "Events", "ForwardedEvents", "KeyedEvents", "Result", "Rows", "WindowedEvents",
+            "at", "events", "processing_time",
+        ),
         "tidegate.api.folders": ("pace", "read_folder"),
         "tidegate.api.snapshots": ("read_snapshot",),
-        "tidegate.api.together": ("together",),
+        "tidegate.api.together": ("StatementSet", "together"),
         "tidegate.api.windows": ("hopping", "session", "sliding", "tumbling"),
         "tidegate.dataflow.watermarks": (
             "WatermarkAligner", "WatermarkGenerator", "WatermarkPropagator",
         ),
         "tidegate.plan.aggregates": ("Aggregate",),
         "tidegate.spark.classic": ("local_spark",),
+        "tidegate.spark.query": ("Query",),
     }  # fmt: skip
     _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names}
     _HOME["event_time_types"] = ("tidegate.plan.event_time", "EVENT_TIME_TYPES")
@@ -63,9 +78,17 @@ else:
 #: `import *` leaves the aggregates out: `sum`, `min` and `max` would hide those of Python.
 __all__ = [
     "Aggregate",
+    "Events",
+    "ForwardedEvents",
+    "KeyedEvents",
+    "Query",
+    "Result",
+    "Rows",
+    "StatementSet",
     "WatermarkAligner",
     "WatermarkGenerator",
     "WatermarkPropagator",
+    "WindowedEvents",
     "at",
     "emit",
     "errors",

@@ -25,7 +25,7 @@ from rich.table import Column, Table
 
 import tidegate as tg
 from tidegate.api.events import Events, Result
-from tidegate.api.together import SideBySide
+from tidegate.api.together import StatementSet
 from tidegate.spark.classic import set_log_level, stderr_into
 from tidegate.spark.query import Query
 
@@ -203,7 +203,7 @@ def read_clicks(spark: SparkSession, folder: Path) -> DataFrame:
     return files.withColumn("ts", F.try_to_timestamp("sent_at"))
 
 
-def pipeline(clicks: DataFrame) -> SideBySide:
+def pipeline(clicks: DataFrame) -> StatementSet:
     """The program: two results of the same clicks, in one query."""
     events = tg.events(clicks, time="ts", tolerance=TOLERANCE)
     return tg.together(windows=busy_pages(events), visits=visits(events))
@@ -298,7 +298,7 @@ class Report:
         self.console.print(table)
 
     def _print_corrected(self, changes: pl.DataFrame) -> None:
-        """Each correction takes back the row that is out, field by field, and puts out the new one."""
+        """Each correction retracts the row last emitted, field by field, and inserts the new one."""
         story = corrected_window(changes)
         page, start, end = story.select("page", "window_start", "window_end").row(0)
         self.console.print(f"\nOne window as it was corrected: {page}, {clock(start)} to {clock(end)}:")
@@ -397,7 +397,7 @@ def merged_visit(changes: pl.DataFrame) -> pl.DataFrame:
 
 
 def told(changes: pl.DataFrame) -> pl.DataFrame:
-    """In the order of time: in each batch first what is taken back."""
+    """In the order of time; in each batch retractions come first."""
     return changes.sort("batch", ~pl.col("op").is_in(RETRACTIONS), "window_start")
 
 

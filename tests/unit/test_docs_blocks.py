@@ -31,7 +31,7 @@ from tests.unit.test_docs import FENCE, PAGES, ROOT, own_database
 from tests.unit.test_docs_commands import commands, is_known
 from tidegate import cli, sql
 from tidegate.api import events
-from tidegate.api.together import SideBySide
+from tidegate.api.together import StatementSet
 from tidegate.cli import repair as repair_command
 from tidegate.cli.progress import Batch
 from tidegate.connectors.files import METADATA, Written
@@ -275,7 +275,7 @@ def test_flowcharts_are_nodes_and_arrows(page):
 
 HOLDERS = (
     events.Events, events.KeyedEvents, events.WindowedEvents, events.Result, events.Rows,
-    events.ForwardedEvents, SideBySide, Query,
+    events.ForwardedEvents, StatementSet, Query,
 )  # fmt: skip
 
 

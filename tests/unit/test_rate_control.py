@@ -31,7 +31,7 @@ def frame(folder: Path | None, pace: Pace = MINUTE) -> Any:
 
 
 class Query:
-    """A query over folders that are steered, and its clock."""
+    """A query over folders that are controlled, and its clock."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, *frames: Any) -> None:
         self.path, self.frames, self.now = path, frames, 1_000.0

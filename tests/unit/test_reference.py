@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -22,13 +21,13 @@ PAGE = Path(reference.__file__).parents[1] / "docs" / "reference.md"
 #: Names of `tg` that are namespaces: each of their functions has an entry.
 NAMESPACES = ("emit", "late", "sinks")
 #: What `together` gives.
-SIDE_BY_SIDE = import_module(tidegate.together.__module__).SideBySide
+STATEMENT_SET = tidegate.StatementSet
 #: What programs hold in their hands, and what the page calls it.
 HELD = {
     "events": (events.Events,),
     "keyed": (events.KeyedEvents,),
     "windowed": (events.WindowedEvents,),
-    "result": (events.Result, events.Rows, SIDE_BY_SIDE),
+    "result": (events.Result, events.Rows, STATEMENT_SET),
     "query": (Query,),
     "Aggregate": (tidegate.Aggregate,),
     "generator": (tidegate.WatermarkGenerator,),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SideBySide(Startable):
+class StatementSet(Startable):
     """Several results, in one query."""
 
     frames: tuple[DataFrame, ...]
@@ -30,7 +30,7 @@ class SideBySide(Startable):
         return self.plan
 
 
-def together(**results: Runnable) -> SideBySide:
+def together(**results: Runnable) -> StatementSet:
     """Compute several results in one query, each with a channel of its name.
 
     Shared work is done once: everything that you build once and use several times, such as sources,
@@ -52,7 +52,7 @@ def together(**results: Runnable) -> SideBySide:
     frames = of_one_kind(*(frame for frame, _ in read), what="together()")
     plan = Together(tuple(branches))
     compile(plan)  # refuses channels that branches cannot share
-    return SideBySide(frames, plan)
+    return StatementSet(frames, plan)
 
 
 def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> Output:

@@ -122,7 +122,7 @@ def _edge(name: str, one: Input, upstream: int | tuple[int, ...]) -> Edge:
 
 
 def _channels(outputs: Mapping[str, Output], vertices: tuple[Vertex, ...]) -> dict[str, pa.Schema]:
-    """Every channel rows leave through, with their columns there; results by their names."""
+    """Every channel, with the columns of its rows; results by their names."""
     channels = {name: operator.schema for name, operator in outputs.items()} | {ERROR_CHANNEL: ERRORS}
     for name, columns in (sent for vertex in vertices for sent in vertex.operator.side_outputs):
         schema = pa.schema([column.with_nullable(True) for column in columns])

@@ -12,7 +12,7 @@ from tidegate.plan.time import render
 
 
 def render_logical(plan: Plan) -> str:
-    """The logical tree, the result on top. What operators side by side share is drawn once."""
+    """The logical tree, the result on top. What several results share is drawn once."""
     shared: tuple[Node, ...] = compile(plan).operators if plan.shares else ()
     drawn: list[Node] = []
 

@@ -68,7 +68,7 @@ class Vertex:
     edges: tuple[Edge, ...]
     #: How far the watermark it works by lies behind that of the sources.
     delay: Micros
-    #: The channel by which its results leave the query; None if only other operators read them.
+    #: The channel of its results; None if only other operators read them.
     channel: str | None
     #: What its stored state depends on, and under `settings` what may change between two starts.
     identity: Values
@@ -80,7 +80,7 @@ class Dataflow:
 
     sources: tuple[Source, ...]
     vertices: tuple[Vertex, ...]
-    #: Every channel rows leave through, with their columns there.
+    #: Every channel, with the columns of its rows.
     channels: Mapping[str, pa.Schema]
     counters: tuple[str, ...]
     #: How it sheds load, if it does.
@@ -88,7 +88,7 @@ class Dataflow:
 
     @property
     def outputs(self) -> dict[str, Vertex]:
-        """The operators whose results leave the query, by channel."""
+        """The operators whose results are written, by channel."""
         leaving = {vertex.channel: vertex for vertex in self.vertices}
         return {channel: leaving[channel] for channel in self.channels if channel in leaving}
 

@@ -198,11 +198,11 @@ class WatermarkPropagator(Generic[Time]):
         """
         if self._read_by(source):
             raise WatermarkViolation(source, "it reads others, which give it its watermark")
-        self._put_out(source, _instant(watermark))
+        self._emit(source, _instant(watermark))
         for name in self._order:
             entering = self.input_of(name)
             if entering is not None:
-                self._put_out(name, entering)
+                self._emit(name, entering)
         return dict(self._outputs)
 
     def input_of(self, operator: str) -> Time | None:
@@ -228,7 +228,7 @@ class WatermarkPropagator(Generic[Time]):
         known = [self._outputs[name] for name in names if name in self._outputs]
         return min(known) if known and len(known) == len(names) else None
 
-    def _put_out(self, name: str, entering: Time) -> None:
+    def _emit(self, name: str, entering: Time) -> None:
         watermark = entering - self._delays[name] if name in self._delays else entering
         self._outputs[name] = _risen(name, self._outputs.get(name), watermark)
 

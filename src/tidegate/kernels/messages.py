@@ -60,7 +60,7 @@ class Message(NamedTuple):
     kept: Kept | None = None
     #: Its content: rows as Arrow tables, or a page.
     blob: bytes | None = None
-    #: The partition that sent it. Its messages come one after the other, those of several side by side.
+    #: The partition that sent it. Its messages arrive in order, mixed with those of other partitions.
     sender: int = 0
     #: Its place among the messages of the sender.
     number: int = 0

@@ -87,7 +87,7 @@ class AdaptiveBatcher:
         return max(1, round(self.rows * self.factor))
 
     def throttle(self, factor: float) -> None:
-        """Ask for a part of the choice only; what is chosen goes on by latency alone."""
+        """Ask for a part of the choice only; the choice itself still follows latency alone."""
         if not 0 <= factor <= 1:
             raise PlanError(f"batches can be throttled by a factor from 0 to 1, got {factor}")
         self.factor = factor

@@ -15,7 +15,7 @@ from tidegate.plan.channels import MAIN
 #: What is kept, by the number of an operator, then by bucket.
 KeptByAll = dict[int, dict[int, Kept]]
 
-#: Of so many batches it is known what each put out: Spark tells of as many.
+#: For how many batches the number of results is kept: Spark reports as many.
 _REMEMBERED = 100
 
 
@@ -124,7 +124,7 @@ class Metrics:
             return {str(batch): rows for batch, rows in self._rows_out.items()}
 
     def _buffered(self) -> int:
-        """The rows that all buckets of all operators hold back."""
+        """The rows that all buckets of all operators buffer."""
         return sum(held for (_, _, name), held in self._gauges.items() if name == "buffer_size")
 
     def _kept_rows(self) -> int:

@@ -15,7 +15,7 @@ from tidegate.plan.schema import field_of, is_key_type, refuse_collisions
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros
 
-#: A channel that rows leave by beside the results, and their columns there.
+#: A side output: its channel, and the columns of its rows.
 SideChannel = tuple[str, list[pa.Field]]
 
 
@@ -76,7 +76,7 @@ class Input:
             yield self.late.channel, [*self.upstream.schema, *LATE_COLUMNS]
 
     def identity(self) -> Values:
-        """The keys; of results of another operator also the time by which they go on."""
+        """The keys; of results of another operator also their event time."""
         keys = typed(self.upstream.schema, self.keyed.keys)
         return (
             {"keys": keys}

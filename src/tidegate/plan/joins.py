@@ -154,7 +154,7 @@ class Retention:
 
 
 def retention(own: Window, lateness: Micros, other: Window, others_lateness: Micros) -> Retention | None:
-    """How long a side's rows are retained; None if sessions may go on for any length of time.
+    """How long a side's rows are retained; None if sessions have no maximum length.
 
     A row is retained until its own windows have closed and none that it could meet is open.
     """

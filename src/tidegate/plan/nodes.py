@@ -21,7 +21,7 @@ Output = Emit | Reorder | Dedupe | Admit | Join
 
 @dataclass(frozen=True)
 class Together:
-    """Several operators side by side in one query: what they share is read, and done, once.
+    """Several results of one query: what they share is read and computed once.
 
     The results of each leave through a channel of its name.
     """

@@ -58,7 +58,7 @@ class Operator:
 
     @property
     def forwards(self) -> bool:
-        """Do rows go on in the batch they come in? Then whoever reads them judges them as a source's."""
+        """Does it forward rows in the batch they arrive in? Then its readers enforce lateness."""
         return False
 
     @property
@@ -96,7 +96,7 @@ class Operator:
 
     @property
     def columns_read(self) -> set[str] | None:
-        """The columns it reads; None if rows themselves go on, with all of theirs."""
+        """The columns it reads; None if it emits rows with all their columns."""
         return None
 
     @property

@@ -27,7 +27,7 @@ from tidegate.plan.time import Micros, render
 
 
 class _PassThrough(Operator):
-    """What operators have in common that put out the rows they take in, by key."""
+    """What operators share that emit the rows they ingest, by key."""
 
     input: KeyBy
     late: LatePolicy
@@ -70,7 +70,7 @@ class _PassThrough(Operator):
 
     @property
     def times(self) -> dict[str, Micros]:
-        """By its own time, held back by nothing: a row that is late for what follows was late before."""
+        """By its own time, without a delay: a row that is late for what follows was late before."""
         return {self.upstream.time: Micros(0)}
 
     @property

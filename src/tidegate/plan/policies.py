@@ -35,7 +35,7 @@ class OnWindowClose(Registered):
 
 @dataclass(frozen=True)
 class Retracting(Registered):
-    """Each batch's net change, as rows that take back and rows that put out.
+    """Each batch's net change, as retractions and insertions.
 
     `interval` bounds how often one window speaks up: zero is every batch that changed it.
     """
@@ -63,9 +63,9 @@ class Drop(Registered):
     """Late rows are counted and gone."""
 
     kind = "drop"
-    #: Do late rows go on, at another time?
+    #: Are late rows reassigned to another time?
     moves: ClassVar[bool] = False
-    #: The channel that late rows leave by, if they do.
+    #: The side output of late rows, if they have one.
     channel: ClassVar[None] = None
 
     def __str__(self) -> str:

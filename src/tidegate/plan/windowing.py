@@ -149,7 +149,7 @@ class Aggregation:
 
     @property
     def folds(self) -> bool:
-        """Is there one result for each key, which goes on for ever?"""
+        """Is there one result per key, which never closes?"""
         return self.input.window.endless
 
     @property
@@ -324,7 +324,7 @@ class Emit(Operator):
 
     @property
     def no_events(self) -> Sentence | None:
-        """Why results cannot go on as events, if so."""
+        """Why results cannot be events of another operator, if so."""
         if not self.retracts:
             return None
         told = f"results of {self.emission} take others back, and cannot go on as events; "
@@ -332,7 +332,7 @@ class Emit(Operator):
 
     @property
     def times(self) -> dict[str, Micros]:
-        """The columns by which results can go on as events, each with what it holds back.
+        """The columns that can be the event time of results, each with its watermark delay.
 
         A result leaves when the watermark has passed the window and its lateness: so its end lies at
         most the lateness behind, its start the length of the window more.

@@ -1,4 +1,4 @@
-"""The load of a query: sampled where its rows are, judged after each batch, and noted for the next.
+"""The load of a query: sampled where its rows are. After each batch a decision for the next is stored.
 
 The file lies beside the checkpoint and has the decisions on the last two batches: one that is run
 again after a crash is told what it was told before.

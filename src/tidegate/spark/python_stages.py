@@ -116,7 +116,7 @@ class PythonStages:
         return pack
 
     def repack(self, messages: DataFrame, above: Kernel, routes: Sequence[Route]) -> DataFrame:
-        """What an operator put out as messages for those that read it; all else passes by.
+        """What an operator emitted, as messages for those that read it; all else passes through.
 
         So do the results themselves if they have a channel of their own to leave by.
         """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: The key of columns' metadata, and there the folder and the pace.
 _MARK = "tidegate.pace"
 
-#: Whether the query that steers a reader is still active, by the folder of their files.
+#: Whether the query that controls a reader is still active, by the folder of their files.
 _HELD: dict[str, Callable[[], bool]] = {}
 
 #: In the file, the rows of a query whose sources are only watched.
@@ -123,7 +123,7 @@ def now() -> float:
 
 
 def marked(rows: DataFrame, mark: dict[str, Any] | None) -> DataFrame:
-    """The same rows, whose columns say who steers their reader."""
+    """The same rows, whose columns say who controls their reader."""
     from pyspark.sql import functions as F
 
     from tidegate.spark.sources.event_time import quoted
@@ -170,9 +170,9 @@ class ControlledSource:
 
 @dataclass
 class RateControl:
-    """The readers of a query that can be steered, or the query itself where none can."""
+    """The readers of a query that can be controlled, or the query itself if none can."""
 
-    steered: dict[str, ControlledSource]
+    controlled: dict[str, ControlledSource]
     choices: Choices
     _kept: dict[str, int] = field(default_factory=dict)
 
@@ -181,42 +181,42 @@ class RateControl:
         """Go on from what an earlier run has chosen."""
         choices = Choices(checkpoint)
         kept = choices.read()
-        steered = {
+        controlled = {
             name: ControlledSource(own.batcher(kept.get(name)), control) for name, own, control in paced
         }
-        return cls(steered, choices, kept)
+        return cls(controlled, choices, kept)
 
     def begin(self) -> None:
         """Tell the readers how many rows to begin with; what earlier queries took is not looked at."""
-        for one in self.steered.values():
+        for one in self.controlled.values():
             one.seen = one.control.taken() if one.control else None
             one.ask()
 
     def observe(self, rows: int, begun: float) -> None:
         """A batch of so many rows, which the query began to write then, is written."""
         ended = now()
-        for one in self.steered.values():
+        for one in self.controlled.values():
             one.observe(rows, begun, ended)
             one.ask()
         self._keep()
 
     def throttle(self, factor: float) -> None:
         """Ask for only a part, between 0 and 1, of what the latency would allow; 1 lifts it."""
-        for one in self.steered.values():
+        for one in self.controlled.values():
             one.batcher.throttle(factor)
             one.ask()
 
     def metrics(self) -> dict[str, float]:
         """Those of the controller; with the number of the source where there are several."""
-        several = len(self.steered) > 1
+        several = len(self.controlled) > 1
         return {
             f"{metric}.{name}" if several else metric: value
-            for name, one in self.steered.items()
+            for name, one in self.controlled.items()
             for metric, value in one.batcher.metrics().items()
         }
 
     def _keep(self) -> None:
-        choices = {name: one.batcher.rows for name, one in self.steered.items()}
+        choices = {name: one.batcher.rows for name, one in self.controlled.items()}
         if choices != self._kept:
             self.choices.write(choices)
             self._kept = choices

@@ -157,7 +157,7 @@ class Cursor:
 
     @staticmethod
     def _goes_on(word: str, following: Token) -> bool:
-        """Does a clause of ours go on with this, rather than one of the query's after an alias?"""
+        """Does a clause of ours continue with this, rather than one of the query's after an alias?"""
         if word == "EMIT" and following.says("ON"):
             return True
         return following.kind == "word" and following.text.upper() not in (*_ENDERS, "AS")

@@ -123,7 +123,7 @@ def _check_partition(text: Text, rows: Rows, results: Results, windows: WindowTa
 
 
 class Results:
-    """What a window puts out: keys, its bounds or its row, and aggregates, each by name."""
+    """What a window emits: keys, its bounds or its row, and aggregates, each by name."""
 
     def __init__(
         self, text: Text, select: Select, rows: Rows, keys: list[Span], *, by_row: bool

@@ -110,7 +110,7 @@ class Relation:
             step = Projection(self.alias, where)
             return replace(self, steps=self.steps if where is None else (*self.steps, step))
         chosen = [(name, one.text) for name, one in columns.items()]
-        if self.retracts:  # whatever is selected, this column says which rows take back others
+        if self.retracts:  # whatever is selected, this column says which rows retract others
             chosen = [*(pair for pair in chosen if pair[0] != OP.name), (OP.name, quoted(OP.name))]
         return Relation(
             self.context,

@@ -62,7 +62,7 @@ class Changelog:
         self._live[identity] = _plain(change)
 
     def _check_updates(self, changes: Sequence[Row]) -> None:
-        """Updates come in pairs; a session that grew goes on where the old row was."""
+        """Updates come in pairs; a session that grew takes the place of the old row."""
         before: dict[Hashable, list[Row]] = {}
         for change in changes:
             if change["op"] == "-U":

@@ -146,7 +146,7 @@ class KernelHost:
     def _repack(
         self, above: Kernel, routes: Sequence[Route], messages: Iterable[Message]
     ) -> Iterator[Message]:
-        """What one operator put out, as those that read it take it; all else passes by."""
+        """What one operator emitted, packed for those that read it; all else passes through."""
         for message in messages:
             is_result = message.kind == Kind.OUTPUT and message.name == above.output_channel
             if is_result and routes:

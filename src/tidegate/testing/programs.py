@@ -28,7 +28,7 @@ from tidegate.testing.table import Row, to_arrow
 
 
 class Result(Protocol):
-    """What the Python API gives: a result, or several side by side."""
+    """What the Python API gives: a result, or several in one query."""
 
     @property
     def node(self) -> Plan: ...

@@ -1,4 +1,4 @@
-"""What one micro-batch put out, and how two answers are compared."""
+"""What one micro-batch emitted, and how two answers are compared."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Drained:
 
     @classmethod
     def begin(cls, checkpoint: str) -> Drained:
-        """From here on no micro-batch follows; a drain that has begun before goes on as it is."""
+        """From here on no micro-batch follows; a drain that has begun before is continued as it is."""
         begun = cls.of(checkpoint)
         if begun is None:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -132,7 +132,7 @@ class Drained:
         write_metadata(posixpath.join(checkpoint, DRAINED), asdict(replace(self, done=True)))
 
     def refusal(self, checkpoint: str, what_now: str = "") -> CheckpointDrained:
-        """Why no query goes on from the checkpoint, and how to go on."""
+        """Why no query continues from the checkpoint, and what to do."""
         read = f"its offsets are in {checkpoint}/offsets/{self.batch - 1}" if self.batch else "nothing"
         return CheckpointDrained(
             f"the checkpoint {checkpoint} was drained at {self.began}, with batch {self.batch}: it is "

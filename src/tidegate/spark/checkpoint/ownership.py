@@ -139,7 +139,7 @@ def _newest(folder: str) -> tuple[str, Owner] | None:
     """The greatest claim, and what it says."""
     while name := max(_owners(folder), default=None):
         owner = read_metadata(posixpath.join(folder, name), lambda stored: Owner(**stored), StateError)
-        if owner is not None:  # a claim that was taken back in the meantime is none
+        if owner is not None:  # a claim that was released in the meantime is none
             return name, owner
     return None
 

@@ -1,4 +1,4 @@
-"""Damaged state: found, and taken back to the last version that is whole.
+"""Damaged state: found, and rolled back to the last version that is whole.
 
 Version n of the state is what batch n - 1 left; version 0 is before any batch. To go back to a version
 is to move aside what is newer: commits and files of state. The offsets of those batches are held back,
@@ -281,7 +281,7 @@ def _versioned(checkpoint: str) -> Iterator[tuple[str, int]]:
 
 
 def replay(checkpoint: str, run_one: Callable[[], object]) -> None:
-    """Let a query run one batch after the other, as long as there are some that are held back."""
+    """Let a query run one batch after the other, as long as some are to be replayed."""
     while held := batches_to_replay(checkpoint):
         if last_begun(checkpoint) == last_batch(checkpoint):
             _move_with_checksum(checkpoint, HELD, OFFSETS, held[0])

@@ -137,7 +137,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"tick": 0, "levels": {}}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        # Time stops, so that the run ends. Heartbeats go on: they follow the data, which ends.
+        # Time stops, so that the run ends. Heartbeats continue: they follow the data, which ends.
         self._last_tick = self._tick(self._now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
