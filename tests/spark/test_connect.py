@@ -141,3 +141,39 @@ def test_nothing_is_lost_or_doubled_if_one_of_them_is_killed(
     ]  # fmt: skip
     [late] = [file.read_text() for file in (tmp_path / "late").glob("batch-*.json")]
     assert json.loads(late)["price"] == 3.0
+
+
+PIPELINE = """\
+streams:
+  clicks:
+    connector: files
+    format: parquet
+    path: clicks
+    columns: {ts: timestamp, user: string, price: double}
+    eventtime: {column: ts, type: timestamp}
+query:
+  from: clicks
+  operators:
+    - key_by: [user]
+      window: {tumbling: 10 s}
+      aggregates: {n: count}
+sinks:
+  main: {connector: files, format: json, path: out}
+checkpoint: checkpoint
+"""
+
+
+def test_the_command_line_runs_a_pipeline_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
+    write_batches(tmp_path / "clicks", [[(1, "ann", 1.0)], [(15, "ann", 1.0)], [(40, "bob", 1.0)]])
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    given = ["run", str(tmp_path / "pipeline.yaml"), "--once", "--json", "--remote", server.url]
+    run = subprocess.run(
+        [sys.executable, "-m", "tidegate", *given],
+        capture_output=True, text=True, timeout=HANG, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    summary = json.loads(run.stdout.splitlines()[-1])
+    assert summary["ended"] == "done"
+    [query] = summary["queries"].values()
+    assert (query["rows_in"], query["rows_out"]) == (3, 2)
+    assert len(list((tmp_path / "out").glob("batch-*.json"))) > 0

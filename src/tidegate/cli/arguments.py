@@ -51,7 +51,7 @@ def _file(command: argparse.ArgumentParser) -> None:
 
 
 def _spark(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cores", type=_positive, help="number of cores (default: all)")
+    command.add_argument("--cores", type=_positive, help="cores of a local session (default: all)")
     command.add_argument(
         "--conf",
         action="append",
@@ -62,12 +62,26 @@ def _spark(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _cluster(command: argparse.ArgumentParser) -> None:
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--master", metavar="URL", help="run on a cluster: spark://…, yarn, k8s://…")
+    where.add_argument("--remote", metavar="URL", help="run on a Spark Connect server: sc://…")
+    command.add_argument(
+        "--py-files",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Python code to ship to executors: .py, .zip, .egg or a wheel; can be repeated",
+    )
+
+
 def _run(command: argparse.ArgumentParser) -> None:
     _file(command)
     command.add_argument("--once", action="store_true", help="process the available data, then end")
     command.add_argument("--json", action="store_true", help="a JSON object per batch, and a summary")
     command.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="use this checkpoint folder")
     _spark(command)
+    _cluster(command)
 
 
 def _sql(command: argparse.ArgumentParser) -> None:
@@ -77,6 +91,7 @@ def _sql(command: argparse.ArgumentParser) -> None:
         "--limit", type=_positive, default=100, help="number of rows to show (default: %(default)s)"
     )
     _spark(command)
+    _cluster(command)
 
 
 def _explain(command: argparse.ArgumentParser) -> None:

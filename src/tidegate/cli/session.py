@@ -25,13 +25,25 @@ class Session:
         return self._spark
 
     def _started(self) -> Any:
-        """A local session; its logs are not shown, unless asked for."""
-        from tidegate.spark.classic import local_spark, set_log_level, stderr_into
+        """A local session, one on a cluster, or one of a server."""
+        given = self._arguments
+        settings, files = dict(getattr(given, "conf", ())), getattr(given, "py_files", [])
+        if getattr(given, "remote", None):
+            from tidegate.spark.session import connect_spark
+
+            return connect_spark(given.remote, files, **settings)
+        return self._classic(settings, files)
+
+    def _classic(self, settings: dict[str, str], files: list[str]) -> Any:
+        """A session with a JVM of its own; its logs are not shown, unless asked for."""
+        from tidegate.spark.classic import cluster_spark, local_spark, set_log_level, stderr_into
 
         given = self._arguments
-        settings, cores = dict(getattr(given, "conf", ())), getattr(given, "cores", None)
         with nullcontext() if given.debug else stderr_into(Path(os.devnull)):
-            spark = local_spark(cores or os.cpu_count() or 1, **settings)
+            if getattr(given, "master", None):
+                spark = cluster_spark(given.master, files, **settings)
+            else:
+                spark = local_spark(getattr(given, "cores", None) or os.cpu_count() or 1, **settings)
         set_log_level(spark, "INFO" if given.debug else "OFF")
         return spark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,21 @@ _PYTHON = Path(__file__).parent / "python.sh"
 #: What Spark warns of when a Python worker has all the state that it asked for.
 _DONE = "No more data to read from the socket"
 
-#: What makes small batches cheap and packing fast. All of it is optional.
-_TUNED = {
+#: What makes small batches cheap and packing fast, wherever executors are. All of it is optional.
+_SHARED = {
     STATE_STORE: ROCKSDB,
     CHECKPOINT_FORMAT: str(SAFE_FORMAT),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+#: The same for a session on one machine.
+_TUNED = _SHARED | {
     _DISK: _OUR_DISK,
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
-    "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "4g",
@@ -63,6 +67,19 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     )
     _with_our_classes(wanted)
     spark = SparkSession.builder.config(conf=wanted).getOrCreate()
+    keep_quiet(spark)
+    return spark
+
+
+def cluster_spark(master: str, py_files: Sequence[str] = (), **conf: str) -> SparkSession:
+    """A session on a cluster, with code that is shipped to its executors."""
+    shipped = {"spark.submit.pyFiles": ",".join(py_files)} if py_files else {}
+    threads = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
+    wanted = SparkConf(loadDefaults=False).setMaster(master).setAppName("tidegate")
+    wanted.setAll(list((_SHARED | threads | shipped | conf).items()))
+    spark = SparkSession.builder.config(conf=wanted).getOrCreate()
+    for file in py_files:
+        spark.sparkContext.addPyFile(file)
     keep_quiet(spark)
     return spark
 

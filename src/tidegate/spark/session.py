@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 
@@ -39,6 +39,17 @@ def spark_errors() -> tuple[type[Exception], ...]:
 def has_jvm() -> bool:
     """Can this process talk to a JVM? A thin client of Spark Connect cannot."""
     return "py4j" in sys.modules
+
+
+def connect_spark(url: str, py_files: Sequence[str] = (), **conf: str) -> SparkSession:
+    """The session of a Spark Connect server, with code that is shipped to it."""
+    builder = SparkSession.builder.remote(url)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if py_files:
+        spark.addArtifacts(*py_files, pyfile=True)
+    return spark
 
 
 def shuffle_partitions(df: DataFrame) -> int:
