@@ -17,6 +17,7 @@ TidegateError
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   ├── CheckpointDrained      the checkpoint was drained: it is finished
 │   └── SessionError           the Spark session lacks something that cannot be set from here
+├── ResultOverflow             a result of a batch that does not fit its type, in Spark's ANSI mode
 ├── WatermarkViolation         a watermark that went back, or came from where it cannot
 ├── StepError                  a function of a map or a filter failed, or gave back what it must not
 ├── SourceError                a file that cannot be read as it was declared
@@ -117,6 +118,10 @@ class CheckpointDrained(StartError):
 
 class SessionError(StartError):
     """The Spark session cannot run the query as it is."""
+
+
+class ResultOverflow(TidegateError, ArithmeticError):
+    """A result of a batch DataFrame does not fit its type, and the session is in ANSI mode."""
 
 
 class WatermarkViolation(TidegateError):

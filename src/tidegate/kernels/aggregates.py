@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidegate.columnar.hashing import hash_array
 from tidegate.errors import PlanError
+from tidegate.kernels.exact_sums import exact_mean, exact_sum, mean_type, sum_type
 from tidegate.plan.aggregates import Aggregate, Combine, State
 
 _COUNT = pa.int64()
@@ -35,16 +36,21 @@ class Count(Aggregate):
 
 
 class Sum(Aggregate):
-    """The sum of numbers. Integers add up in 64 bits and wrap around, as Spark's non-ANSI sum does."""
+    """The sum of numbers; over wide integers and decimals plans compute it exactly (`exact_sums`)."""
 
     columnwise: ClassVar[Mapping[str, Combine]] = {"n": "sum", "sum": "sum"}
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         if column_type is not None and pa.types.is_decimal(column_type):
-            return pa.decimal128(38, column_type.scale)
+            return sum_type(column_type)
         if column_type is not None and pa.types.is_integer(column_type):
             return pa.int64()
         return _require(column_type, pa.types.is_floating, "sum() adds up numbers", pa.float64())
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        # Narrow integers have room: 64 bits hold the sum of four billion of them.
+        wide = column_type == pa.int64() or (column_type and pa.types.is_decimal(column_type))
+        return exact_sum(self, column_type) if wide else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"n": value.count().cast(pl.Int64), "sum": value.sum()}
@@ -57,10 +63,16 @@ class Sum(Aggregate):
 
 
 class Mean(Sum):
-    """The arithmetic mean, as a double."""
+    """The arithmetic mean, as a double; of decimals as a decimal."""
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
+        if column_type is not None and pa.types.is_decimal(column_type):
+            return mean_type(column_type)
         return _require(column_type, _is_number, "mean() needs numbers", pa.float64())
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        decimal = column_type is not None and pa.types.is_decimal(column_type)
+        return exact_mean(self, column_type) if decimal else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return super().partial(value.cast(pl.Float64), time)

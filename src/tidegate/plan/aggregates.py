@@ -61,6 +61,14 @@ class Aggregate(ABC):
     def finish(self, state: State) -> pl.Expr:
         """The result of one state."""
 
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        """The aggregate as it is computed over a column of this type."""
+        return self
+
+    def overflow(self, state: State) -> pl.Expr | None:
+        """Where the result is null since it does not fit its type; None if it always does."""
+        return None
+
     def parameters(self) -> dict[str, object]:
         """What tells this aggregate from another of its class, apart from the column."""
         return {}

@@ -162,6 +162,15 @@ class Aggregation:
         results = [self._result_field(name, aggregate) for name, aggregate in self.aggregates]
         return pa.schema([*self._own_columns(), *self.bounds, *results])
 
+    @property
+    def computed(self) -> tuple[tuple[str, Aggregate], ...]:
+        """The aggregates as they are computed over the types of their columns."""
+        types = self.input.schema
+        return tuple(
+            (name, one.for_type(None if one.column is None else types.field(one.column).type))
+            for name, one in self.aggregates
+        )
+
     def _own_columns(self) -> list[pa.Field]:
         rows = self.input.schema
         if self.by_row:
@@ -173,7 +182,7 @@ class Aggregation:
         types = self.schema
         return [
             {"name": name, **aggregate.identity(), "type": str(types.field(name).type)}
-            for name, aggregate in self.aggregates
+            for name, aggregate in self.computed
         ]
 
     def label(self) -> str:

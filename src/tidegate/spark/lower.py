@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 from tidegate.columnar import ipc
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of
-from tidegate.errors import PlanError
-from tidegate.kernels.contract import Clock, Kernel, Unpack
+from tidegate.errors import PlanError, ResultOverflow
+from tidegate.kernels.contract import Clock, Kernel, Outcome, Unpack
 from tidegate.kernels.late import THE_END
 from tidegate.kernels.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
 from tidegate.kernels.registry import kernels_of, unpack_of
 from tidegate.kernels.routes import Route, Routes
 from tidegate.optimize import optimize
-from tidegate.plan.channels import MAIN
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
@@ -30,7 +30,7 @@ from tidegate.spark.load_shedding import Decisions
 from tidegate.spark.processor import KernelProcessor
 from tidegate.spark.python_stages import MESSAGE, ArrowMap, PythonStages
 from tidegate.spark.schema import spark_schema
-from tidegate.spark.session import prepare_session, shuffle_partitions
+from tidegate.spark.session import is_ansi, prepare_session, shuffle_partitions
 from tidegate.spark.sources.reading import Reading
 from tidegate.state.pages import BucketState, MemoryPages, state_of
 
@@ -99,13 +99,15 @@ def lower(
 
     Results that do not `all_leave` are counted by whoever writes those that do.
     """
-    kernels = kernels_of(dataflow)
+    ansi = is_ansi(frames[0].sparkSession)
+    kernels = kernels_of(dataflow, ansi=ansi)
     if buckets is not None and buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(dataflow, len(labels), ipc.VERSION)
     lowered = Lowered(frames[0], kernels, PythonStages(labels, beside.decisions), identity, dataflow)
-    merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else merge_batch
+    batch = partial(merge_batch, strict=ansi)
+    merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else batch
     reading = Reading(dataflow.sources, frames, lowered.stages, beside.progress)
     packed = through(lowered, reading.messages, merge)
     observed = _counter_columns(dataflow, results=all_leave)
@@ -161,10 +163,13 @@ def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, 
     return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
 
 
-def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> DataFrame:
+def merge_batch(
+    messages: DataFrame, work: Work, plan: str, *, now: int = 0, strict: bool = False
+) -> DataFrame:
     """The same kernel over all rows at once, and over stored pages where there are any.
 
-    Nothing is late, and at the end everything closes. `now` is the batch's own time.
+    Nothing is late, and at the end everything closes. `now` is the batch's own time. If it is `strict`,
+    a result that overflows is an error: nobody reads the errors of a batch.
     """
 
     def merge(group: pa.Table) -> pa.Table:
@@ -178,10 +183,22 @@ def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> 
             for inputs, watermark in ((in_order(own), None), ([], THE_END)):
                 if own or pages:  # a bucket may have nothing but counts that pass by
                     outcome = work.kernel.step(state, inputs, Clock(watermark, now))
+                    if strict:
+                        _refuse_overflow(outcome)
                     out += outcome.messages(bucket, work.vertex)
         return pa.Table.from_batches([message_batch(out)])
 
     return messages.groupBy("bucket").applyInArrow(merge, MESSAGE)
+
+
+def _refuse_overflow(outcome: Outcome) -> None:
+    for channel, tables in outcome.tables:
+        if channel == ERROR_CHANNEL:
+            reason, row = tables[-1].slice(0, 1).to_pylist()[0].values()
+            raise ResultOverflow(
+                f"{reason}, in the result {row}; cast the column to a wider type, or set "
+                "spark.sql.ansi.enabled to false to have null"
+            )
 
 
 def page_messages(pages: DataFrame) -> DataFrame:

@@ -1,0 +1,89 @@
+"""Types and their habits: on the same rows tidegate answers what Spark answers."""
+
+from contextlib import contextmanager
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import functions as F
+
+import tidegate as tg
+
+NINES = Decimal("9" * 38)
+#: A timestamp for every row: what windows do is tested elsewhere.
+AT = "timestamp'2024-05-01 12:00:00'"
+
+
+@contextmanager
+def settings(spark, **values):
+    """The session with other settings for a while; underscores stand for dots."""
+    names = {name.replace("_", "."): value for name, value in values.items()}
+    before = {name: spark.conf.get(name) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def rows_of(spark, schema, rows):
+    """Rows of one window, behind their event time."""
+    return spark.createDataFrame(rows, schema).withColumn("ts", F.expr(AT))
+
+
+def windowed(df, *keys, **aggregates):
+    """The aggregates over one window for each key, without its bounds."""
+    events = tg.events(df, time="ts")
+    keyed = events.key_by(*keys) if keys else events
+    results = keyed.window(tg.tumbling("1 hour")).agg(**aggregates)
+    return results.to_df().drop("window_start", "window_end")
+
+
+def types(df):
+    return {field.name: field.dataType.simpleString() for field in df.schema}
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+NUMBERS = "k string, i int, l bigint, d decimal(10,2), wide decimal(38,2), whole decimal(38,0)"
+
+
+def numbers(spark):
+    large = [Decimal(12345678), Decimal("1.5"), Decimal("-99999999.99")]
+    rows = [("a", 2**31 - 1, 2**62, value, value, value.to_integral_value()) for value in large]
+    return rows_of(spark, NUMBERS, [*rows, ("b", None, None, None, None, None)])
+
+
+def test_sums_and_means_have_sparks_types_and_values(spark):
+    df, columns = numbers(spark), ("i", "d", "wide", "whole")
+    sums = {f"sum_{c}": F.sum(c) for c in columns} | {f"avg_{c}": F.avg(c) for c in columns}
+    ours = {f"sum_{c}": tg.sum(c) for c in columns} | {f"avg_{c}": tg.mean(c) for c in columns}
+    expected = df.groupBy("k").agg(*(one.alias(name) for name, one in sums.items()))
+    got = windowed(df, "k", **ours)
+    assert types(got) == types(expected)
+    assert sorted(got.collect()) == sorted(expected.collect())
+
+
+OVERFLOWS = pytest.mark.parametrize(
+    ("schema", "value"), [("v bigint", 2**62), ("v decimal(38,0)", NINES)], ids=("bigint", "decimal")
+)
+
+
+@OVERFLOWS
+def test_without_ansi_a_sum_that_does_not_fit_is_null(spark, schema, value):
+    with settings(spark, spark_sql_ansi_enabled="false"):
+        df = rows_of(spark, schema, [(value,), (value,), (value,)])
+        [row] = windowed(df, s=tg.sum("v")).collect()
+        if "decimal" in schema:  # of integers Spark would give a wrong number
+            assert df.agg(F.sum("v")).first() == (None,)
+        assert row == (None,)
+
+
+@OVERFLOWS
+def test_with_ansi_a_batch_fails_on_a_sum_that_does_not_fit(spark, schema, value):
+    df = rows_of(spark, schema, [(value,), (value,), (value,)])
+    with pytest.raises(Exception, match=r"OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE"):
+        df.agg(F.sum("v")).collect()
+    with pytest.raises(Exception, match=r"sum\(v\) overflows, so 's' is null, in the result \{"):
+        windowed(df, s=tg.sum("v")).collect()
