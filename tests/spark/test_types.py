@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
+from tidegate.errors import TypeMismatch
 
 NINES = Decimal("9" * 38)
 #: A timestamp for every row: what windows do is tested elsewhere.
@@ -87,3 +88,40 @@ def test_with_ansi_a_batch_fails_on_a_sum_that_does_not_fit(spark, schema, value
         df.agg(F.sum("v")).collect()
     with pytest.raises(Exception, match=r"sum\(v\) overflows, so 's' is null, in the result \{"):
         windowed(df, s=tg.sum("v")).collect()
+
+
+# -- collations -----------------------------------------------------------------------------------
+
+COLLATED = "k string, name string collate UTF8_LCASE, tags array<string collate UNICODE_CI>"
+
+
+def test_a_collated_column_is_carried_with_its_collation(spark):
+    df = rows_of(spark, COLLATED, [("a", "Ann", ["X"]), (None, None, None)])
+    firsts = {"first": tg.first("name"), "all": tg.collect("name"), "tags": tg.last("tags")}
+    results = windowed(df, "k", **firsts)
+    assert types(results) == {
+        "k": "string",
+        "first": "string collate UTF8_LCASE",
+        "all": "array<string collate UTF8_LCASE>",
+        "tags": "array<string collate UNICODE_CI>",
+    }
+    assert results.where("first = 'ANN'").collect() == [("a", "Ann", ["Ann"], ["X"])]
+    passed = tg.events(df, time="ts").reorder().to_df()
+    assert types(passed) == types(df)
+    assert passed.where("name = 'ANN'").count() == 1
+
+
+def test_where_a_collated_column_is_compared_the_plan_is_refused(spark):
+    events = tg.events(rows_of(spark, COLLATED, []), time="ts")
+    hours = tg.tumbling("1 hour")
+    for refused in (
+        lambda: events.key_by("name"),
+        lambda: events.dedupe(on=["name"], within="1 hour"),
+        lambda: events.window(hours).agg(least=tg.min("name")),
+        lambda: events.window(tg.sliding("1 hour", when="name = 'ann'")).agg(n=tg.count()),
+        lambda: events.map(lambda rows: rows).key_by("name"),
+    ):
+        with pytest.raises(TypeMismatch, match=r"'name' has the collation UTF8_LCASE"):
+            refused()
+    plain = events.window(hours).agg(n=tg.count("name"))
+    assert plain.to_df().schema["n"].dataType.simpleString() == "bigint"

@@ -21,6 +21,7 @@ class Count(Aggregate):
     """Rows, or non-null values where a column is given."""
 
     columnwise: ClassVar[Mapping[str, Combine]] = {"n": "sum"}
+    compares = False
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         return _COUNT
@@ -159,6 +160,8 @@ class Stddev(Var):
 class First(Aggregate):
     """The first non-null value by event time; of equal times the one that arrived first."""
 
+    compares = False
+
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         assert column_type is not None
         return column_type
@@ -214,6 +217,8 @@ class CountDistinct(Aggregate):
 
 class Collect(Aggregate):
     """All non-null values, by event time and then by value, so that arrival order does not matter."""
+
+    compares = False  # of equal times, any order of values will do
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         return pa.list_(_require(column_type, _is_flat, "collect() orders flat values", column_type))

@@ -37,6 +37,9 @@ class Aggregate(ABC):
     #: windows over columns that merge by themselves cost one vector operation instead of a tree.
     columnwise: ClassVar[Mapping[str, Combine]] = {}
 
+    #: Does it tell values apart, or put them in order? Then text with a collation is refused.
+    compares: ClassVar[bool] = True
+
     def __init__(self, column: str | None) -> None:
         self.column = column
 

@@ -11,7 +11,7 @@ from tidegate.errors import PlanError, TypeMismatch
 from tidegate.plan.channels import LATE_COLUMNS, check_channel
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.policies import Drop, LatePolicy, SideOutput
-from tidegate.plan.schema import field_of, is_key_type, refuse_collisions
+from tidegate.plan.schema import field_of, is_key_type, refuse_collation, refuse_collisions
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros
 
@@ -28,7 +28,9 @@ class KeyBy:
 
     def __post_init__(self) -> None:
         for key in self.keys:
-            kind = field_of(self.input.schema, key, "key").type
+            field = field_of(self.input.schema, key, "key")
+            kind = field.type
+            refuse_collation(field, "key column")
             if not is_key_type(kind):
                 raise TypeMismatch(
                     f"key column {key!r} has type {kind}; keys can be booleans, numbers, decimals, "

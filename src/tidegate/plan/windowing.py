@@ -23,7 +23,14 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.schema import field_of, readable, refuse_collisions, refuse_unusable
+from tidegate.plan.schema import (
+    collation_of,
+    field_of,
+    readable,
+    refuse_collation,
+    refuse_collisions,
+    refuse_unusable,
+)
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros, render
 from tidegate.plan.windows import Window
@@ -199,11 +206,28 @@ class Aggregation:
                 " for a median",
             )
         column = aggregate.column
-        given = None if column is None else readable(self.input.schema, column, str(aggregate)).type
+        if column is None:
+            return pa.field(name, aggregate.output_type(None))
+        field = readable(self.input.schema, column, str(aggregate))
+        if aggregate.compares:
+            refuse_collation(field, f"{name}={aggregate}: column")
         try:
-            return pa.field(name, aggregate.output_type(given))
+            return _like(field, pa.field(name, aggregate.output_type(field.type)))
         except TypeError as error:
-            raise TypeMismatch(f"{name}={aggregate}: column {column!r} is {given}; {error}") from None
+            raise TypeMismatch(
+                f"{name}={aggregate}: column {column!r} is {field.type}; {error}"
+            ) from None
+
+
+def _like(column: pa.Field, result: pa.Field) -> pa.Field:
+    """The field of a result; one that holds values of a column, or lists of them, has its collation."""
+    if collation_of(column) is None:
+        return result
+    if result.type == column.type:
+        return column.with_name(result.name).with_nullable(True)
+    if pa.types.is_list(result.type) and result.type.value_type == column.type:
+        return result.with_type(pa.list_(column.with_name("element").with_nullable(True)))
+    return result
 
 
 @dataclass(frozen=True)

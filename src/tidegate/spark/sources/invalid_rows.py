@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from tidegate.kernels.invalid_rows import INVALID_ROW, REASON_END
 from tidegate.kernels.row_text import row_texts
-from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP, collation_of
 from tidegate.plan.sources import Source
 
 #: Why a decoded row is invalid, null where it is valid; and where it came from, as a struct.
@@ -83,7 +83,12 @@ def carrier(source: Source) -> str:
 
     One more column, null almost everywhere, would slow down the hand-over of every row.
     """
-    texts = [f.name for f in source.schema if f.type == pa.string() and f.name != source.time]
+    texts = [
+        f.name
+        for f in source.schema
+        # Spark does not mix text of one collation with text of another.
+        if f.type == pa.string() and collation_of(f) is None and f.name != source.time
+    ]
     return texts[0] if texts else INVALID_ROW
 
 
