@@ -66,10 +66,9 @@ def _values(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
     return [value for _, value in pairs]
 
 
-def _without_nan(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
-    """Values that have an order: NaN has none, and counts only where there is nothing else."""
-    values = _values(pairs)
-    return [value for value in values if value == value] or values
+def _order(value: Any) -> Any:
+    """What values are compared by: NaN is greater than any number, and equal to itself."""
+    return (value != value, value)
 
 
 def _sum(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
@@ -115,7 +114,7 @@ def _last(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
 
 
 def _collect(_: Aggregate, pairs: list[tuple[int, Any]]) -> list[Any]:
-    return _values(sorted(pairs, key=lambda pair: (pair[0], pair[1] != pair[1], pair[1])))
+    return _values(sorted(pairs, key=lambda pair: (pair[0], _order(pair[1]))))
 
 
 def _quantile(aggregate: a.Quantile, pairs: list[tuple[int, Any]]) -> float | None:
@@ -127,8 +126,8 @@ ANSWERS: Mapping[type[Aggregate], Answer] = {
     a.Count: lambda _, pairs: len(pairs),
     a.Sum: _sum,
     a.Mean: _mean,
-    a.Min: lambda _, pairs: min(_without_nan(pairs)),
-    a.Max: lambda _, pairs: max(_without_nan(pairs)),
+    a.Min: lambda _, pairs: min(_values(pairs), key=_order),
+    a.Max: lambda _, pairs: max(_values(pairs), key=_order),
     a.Var: _var,
     a.Stddev: _stddev,
     a.First: _first,

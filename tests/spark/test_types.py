@@ -1,5 +1,6 @@
 """Types and their habits: on the same rows tidegate answers what Spark answers."""
 
+import math
 from contextlib import contextmanager
 from decimal import Decimal
 
@@ -125,3 +126,29 @@ def test_where_a_collated_column_is_compared_the_plan_is_refused(spark):
             refused()
     plain = events.window(hours).agg(n=tg.count("name"))
     assert plain.to_df().schema["n"].dataType.simpleString() == "bigint"
+
+
+# -- floats that are no numbers -------------------------------------------------------------------
+
+
+def test_nan_and_zeros_are_what_they_are_in_spark(spark):
+    values = [math.nan, 1.0, -0.0, 0.0, None, -math.inf, math.nan]
+    df = rows_of(spark, "k double, v double, f float", [(k, v, v) for k in values for v in values])
+    few = rows_of(spark, "k double, v double, f float", [(9.0, math.nan, math.nan), (8.0, None, None)])
+    df = df.union(few)
+    columns = ("v", "f")
+    theirs = [one(c).alias(name + c) for c in columns for name, one in (
+        ("min_", F.min), ("max_", F.max), ("distinct_", F.count_distinct)
+    )]  # fmt: skip
+    ours = {name + c: one(c) for c in columns for name, one in (
+        ("min_", tg.min), ("max_", tg.max), ("distinct_", tg.count_distinct)
+    )}  # fmt: skip
+    expected = df.groupBy("k").agg(*theirs, F.count("*").alias("n"))
+    assert as_text(windowed(df, "k", **ours, n=tg.count())) == as_text(expected)
+    first = tg.events(df, time="ts").dedupe(on=["k", "f"], within="1 hour").to_df()
+    assert first.count() == df.dropDuplicates(["k", "f"]).count()
+
+
+def as_text(df):
+    """Rows as text, in order: NaN equals NaN there."""
+    return sorted(str(row) for row in df.collect())

@@ -83,7 +83,7 @@ class Mean(Sum):
 
 
 class Min(Aggregate):
-    """The smallest value."""
+    """The smallest value; NaN is greater than any number."""
 
     columnwise: ClassVar[Mapping[str, Combine]] = {"min": "min"}
 
@@ -102,15 +102,15 @@ class Min(Aggregate):
 
 
 class Max(Min):
-    """The largest value."""
+    """The largest value; NaN is greater than any number."""
 
     columnwise: ClassVar[Mapping[str, Combine]] = {"max": "max"}
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
-        return {"max": value.max()}
+        return {"max": value.nan_max()}
 
     def merge(self, state: State) -> dict[str, pl.Expr]:
-        return {"max": state["max"].max()}
+        return {"max": state["max"].nan_max()}
 
     def finish(self, state: State) -> pl.Expr:
         return state["max"]
