@@ -67,8 +67,17 @@ def _values(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
 
 
 def _order(value: Any) -> Any:
-    """What values are compared by: NaN is greater than any number, and equal to itself."""
-    return (value != value, value)
+    """What values are compared by: null is less, and NaN greater, than all others.
+
+    Structs and lists are compared part by part.
+    """
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, False, tuple(map(_order, value.values())))
+    if isinstance(value, list | tuple):
+        return (1, False, tuple(map(_order, value)))
+    return (1, value != value, value)
 
 
 def _sum(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:

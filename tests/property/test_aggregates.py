@@ -54,12 +54,26 @@ VALUES = {
         ),
     ),
 }
+VALUES |= {
+    "interval": (pa.duration("us"), st.timedeltas(-timedelta(days=9), timedelta(days=9))),
+    "struct": (
+        pa.struct([("a", pa.int8()), ("b", pa.string())]),
+        st.builds(dict, a=st.none() | st.integers(0, 2), b=st.none() | st.text("ab", max_size=1)),
+    ),
+    "list": (pa.list_(pa.int16()), st.lists(st.none() | st.integers(0, 2), max_size=3)),
+    "map": (
+        pa.map_(pa.string(), pa.int32()),
+        st.dictionaries(st.text("ab", max_size=1), st.integers(0, 2), max_size=2).map(
+            lambda pairs: [*pairs.items()]
+        ),
+    ),
+}
 NUMBERS = ("int8", "int32", "float64", "decimal")
-FLAT = tuple(VALUES)
-ORDERED = tuple(kind for kind in VALUES if kind != "binary")
+ALL = tuple(VALUES)
+ORDERED = tuple(kind for kind in VALUES if kind != "map")
 
 CASES = [
-    *((a.Count("v"), kind) for kind in FLAT),
+    *((a.Count("v"), kind) for kind in ALL),
     *((a.Sum("v"), kind) for kind in ("int8", "int32", "int64", "float32", "float64", *DECIMALS)),
     *((a.Mean("v"), kind) for kind in ("int8", "int32", "float64", *DECIMALS)),
     *((a.Min("v"), kind) for kind in ORDERED),
@@ -67,11 +81,11 @@ CASES = [
     *((a.Var("v"), kind) for kind in NUMBERS),
     *((a.Var("v", population=True), kind) for kind in ("float64",)),
     *((a.Stddev("v"), kind) for kind in ("int8", "float64")),
-    *((a.First("v"), kind) for kind in FLAT),
-    *((a.Last("v"), kind) for kind in FLAT),
-    *((a.CountDistinct("v"), kind) for kind in FLAT),
-    *((a.Collect("v"), kind) for kind in FLAT),
-    *((a.ApproxCountDistinct("v"), kind) for kind in FLAT),
+    *((a.First("v"), kind) for kind in ALL),
+    *((a.Last("v"), kind) for kind in ALL),
+    *((a.CountDistinct("v"), kind) for kind in ORDERED),
+    *((a.Collect("v"), kind) for kind in ALL),
+    *((a.ApproxCountDistinct("v"), kind) for kind in ORDERED),
     *((a.Quantile("v", q), kind) for q in (0.0, 0.5, 1.0) for kind in NUMBERS),
 ]
 

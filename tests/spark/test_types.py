@@ -2,12 +2,14 @@
 
 import math
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
+from tests.spark.conftest import run
 from tidegate.errors import TypeMismatch
 
 NINES = Decimal("9" * 38)
@@ -152,3 +154,23 @@ def test_nan_and_zeros_are_what_they_are_in_spark(spark):
 def as_text(df):
     """Rows as text, in order: NaN equals NaN there."""
     return sorted(str(row) for row in df.collect())
+
+
+# -- rows of the channel errors -------------------------------------------------------------------
+
+
+def test_rows_of_errors_are_whole_and_read_back(spark, tmp_path):
+    last = datetime(3024, 5, 1, 23, 59, 59, 999_999)
+    schema = "ts timestamp, at timestamp_ntz, price decimal(10,2)"
+    row = (last.replace(tzinfo=UTC), last, Decimal("1.50"))
+    spark.createDataFrame([row], schema).write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path / "rows"))
+    errors = tg.sinks.memory()
+    counts = tg.events(stream, time="ts").window(tg.tumbling("1 hour")).agg(n=tg.count())
+    run(counts, tmp_path / "checkpoint", main=tg.sinks.discard(), errors=errors)
+    [error] = errors.rows()
+    assert '"ts":"3024-05-01T23:59:59.999999Z","at":"3024-05-01T23:59:59.999999"' in error["row"]
+    texts = spark.createDataFrame([(error["row"],)], "row string")
+    back = texts.select(F.from_json("row", schema).alias("row")).select("row.*").first()
+    assert (back.at, back.price) == (last, row[2])
+    assert back.ts.replace(tzinfo=UTC) == row[0]

@@ -636,10 +636,10 @@ def test_a_gap_that_a_map_spoils_makes_rows_errors():
     assert errors == {
         "event time 'ts' is null": ['{"user":"eve","idle":"INTERVAL \'0 00:00:05\' DAY TO SECOND"}'],
         "gap 'idle' is not positive": [
-            '{"ts":"2024-05-01T12:00:02.000Z","user":"bob",'
+            '{"ts":"2024-05-01T12:00:02.000000Z","user":"bob",'
             '"idle":"INTERVAL \'-0 00:00:05\' DAY TO SECOND"}'
         ],
-        "gap 'idle' is null": ['{"ts":"2024-05-01T12:00:03.000Z","user":"cid"}'],
+        "gap 'idle' is null": ['{"ts":"2024-05-01T12:00:03.000000Z","user":"cid"}'],
     }
     assert +result.counts == {"rows_in": 4, "errors": 3}
     assert [row["user"] for row in host.end().main] == ["ann"]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.columnar.hashing import hash_columns, keyed_hash
+from tidegate.columnar.hashing import flat_table, hash_columns, keyed_hash
 
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
@@ -25,8 +25,9 @@ def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
     Rows that come first get the same codes whatever follows them, so encoding known keys with new
     ones behind them leaves the known codes as they were.
     """
-    codes, distinct = _encode_column(table.column(0))
-    for column in table.columns[1:]:
+    first_column, *others = flat_table(table).columns
+    codes, distinct = _encode_column(first_column)
+    for column in others:
         more, count = _encode_column(column)
         pairs = codes.astype(np.int64) * count + more
         codes, distinct = _encode_column(pa.chunked_array([pa.array(pairs)]))
@@ -79,7 +80,7 @@ class KeyIndex:
         codes = self._codes[position]
         same = self._hashes[position] == hashes
         known = self.table.take(pa.array(codes))
-        for pair in zip(known.columns, asked.columns, strict=True):
+        for pair in zip(flat_table(known).columns, flat_table(asked).columns, strict=True):
             same &= _equal(*pair)
         return codes, np.flatnonzero(~same)
 

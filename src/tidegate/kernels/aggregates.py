@@ -13,6 +13,7 @@ from tidegate.columnar.hashing import hash_array
 from tidegate.errors import PlanError
 from tidegate.kernels.exact_sums import exact_mean, exact_sum, mean_type, sum_type
 from tidegate.plan.aggregates import Aggregate, Combine, State
+from tidegate.plan.schema import is_key_type
 
 _COUNT = pa.int64()
 
@@ -89,7 +90,11 @@ class Min(Aggregate):
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         message = f"{self.name}() needs values that have an order"
-        return _require(column_type, _is_ordered, message, column_type)
+        return _require(column_type, is_key_type, message, column_type)
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        nested = column_type is not None and pa.types.is_nested(column_type)
+        return _OfNested(self, column_type) if nested else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"min": value.min()}
@@ -114,6 +119,34 @@ class Max(Min):
 
     def finish(self, state: State) -> pl.Expr:
         return state["max"]
+
+
+class _OfNested(Aggregate):
+    """The smallest or the largest of structs or lists, compared part by part, null first."""
+
+    def __init__(self, of: Min, kind: pa.DataType) -> None:
+        super().__init__(of.column)
+        self.of, self.kind = of, kind
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
+        return self.of.output_type(column_type)
+
+    def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
+        return {self.name: self._pick(value)}
+
+    def merge(self, state: State) -> dict[str, pl.Expr]:
+        return {self.name: self._pick(state[self.name])}
+
+    def finish(self, state: State) -> pl.Expr:
+        return state[self.name]
+
+    def _pick(self, value: pl.Expr) -> pl.Expr:
+        ordered = value.drop_nulls().sort()
+        return ordered.last() if isinstance(self.of, Max) else ordered.first()
 
 
 class Var(Aggregate):
@@ -203,7 +236,12 @@ class CountDistinct(Aggregate):
         return "count_distinct"
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return _require(column_type, _is_flat, "count_distinct() compares flat values", _COUNT)
+        return _require(
+            column_type,
+            is_key_type,
+            "count_distinct() compares values, and maps are never equal",
+            _COUNT,
+        )
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"seen": value.drop_nulls().unique().sort()}
@@ -221,7 +259,8 @@ class Collect(Aggregate):
     compares = False  # of equal times, any order of values will do
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return pa.list_(_require(column_type, _is_flat, "collect() orders flat values", column_type))
+        assert column_type is not None
+        return pa.list_(column_type)
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         present = value.is_not_null()
@@ -251,7 +290,9 @@ class ApproxCountDistinct(Aggregate):
         return "approx_count_distinct"
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return _require(column_type, _is_flat, f"{self.name}() hashes flat values", _COUNT)
+        return _require(
+            column_type, is_key_type, f"{self.name}() compares values, and maps are never equal", _COUNT
+        )
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         hashed = value.drop_nulls().map_batches(self._entries, return_dtype=pl.Int32)
@@ -381,14 +422,6 @@ def _count_runs(ordered: pl.Expr, counts: pl.Expr) -> dict[str, pl.Expr]:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _is_flat(kind: pa.DataType) -> bool:
-    return not pa.types.is_nested(kind)
-
-
-def _is_ordered(kind: pa.DataType) -> bool:
-    return _is_flat(kind) and not pa.types.is_binary(kind) and not pa.types.is_null(kind)
 
 
 def _require(

@@ -34,7 +34,8 @@ class KeyBy:
             if not is_key_type(kind):
                 raise TypeMismatch(
                     f"key column {key!r} has type {kind}; keys can be booleans, numbers, decimals, "
-                    "text, binary, dates and timestamps (take a field of it, or turn it into text)"
+                    "text, binary, dates, times, intervals, and structs and arrays of these. Of a map, "
+                    f"F.array_sort(F.map_entries({key!r})) makes an array that can be a key"
                 )
         if len(set(self.keys)) != len(self.keys):
             raise PlanError(f"key columns are named twice: {', '.join(self.keys)}")

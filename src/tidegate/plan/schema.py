@@ -16,6 +16,9 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: Metadata of fields: by which collation Spark compares their text, if it does not compare bytes.
 _COLLATION = b"collation"
 
+#: Metadata of fields of structs that stand for a type which Arrow has none for.
+_MARKED_STRUCTS = {b"variant", b"geometry", b"geography"}
+
 
 def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
     """The field, or an error that says what was looked for and what there is."""
@@ -102,6 +105,16 @@ def _type_text(field: pa.Field) -> str:
 
 
 def is_key_type(kind: pa.DataType) -> bool:
+    """Can Spark tell values of the type apart, and put them in order? Maps and variants it cannot."""
+    if pa.types.is_struct(kind):
+        marked = any(_MARKED_STRUCTS & set(part.metadata or ()) for part in kind)
+        return not marked and all(is_key_type(part.type) for part in kind)
+    if pa.types.is_list(kind):
+        return is_key_type(kind.value_type)
+    return is_flat_type(kind) or pa.types.is_duration(kind) or pa.types.is_time64(kind)
+
+
+def is_flat_type(kind: pa.DataType) -> bool:
     checks = (
         pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
         pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
@@ -149,6 +162,6 @@ def is_known(kind: pa.DataType) -> bool:
             map(is_known, parts)
         )
     others = (pa.types.is_duration, pa.types.is_time64, pa.types.is_null)
-    return (is_key_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
+    return (is_flat_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
         kind
     )

@@ -38,6 +38,18 @@ NOT_JSON = "the payload is not a JSON object"
 _OFFSET = re.compile(r"(Z|(UTC|GMT|UT)?((?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d\d))?)?)")
 
 
+#: Spark's own format has milliseconds.
+_TO_THE_MICROSECOND = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def row_json(row: Column) -> Column:
+    """A row, or the origin of one, as JSON text that Spark's `from_json` reads back."""
+    return F.to_json(row, _TO_THE_MICROSECOND)
+
+
 # -- decoded rows ---------------------------------------------------------------------------------
 
 #: Decoded rows by the DataFrames that users have of them, which show nothing of their origin.
@@ -71,7 +83,7 @@ def valid(rows: DataFrame) -> DataFrame:
 
 def invalid(rows: DataFrame) -> DataFrame:
     """The others, as the errors channel has them."""
-    reason, row = F.col(INVALID).alias("reason"), F.to_json(ORIGIN).alias("row")
+    reason, row = F.col(INVALID).alias("reason"), row_json(F.col(ORIGIN)).alias("row")
     return rows.where(F.col(INVALID).isNotNull()).select(reason, row)
 
 
