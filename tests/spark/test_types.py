@@ -2,7 +2,7 @@
 
 import math
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -174,3 +174,69 @@ def test_rows_of_errors_are_whole_and_read_back(spark, tmp_path):
     back = texts.select(F.from_json("row", schema).alias("row")).select("row.*").first()
     assert (back.at, back.price) == (last, row[2])
     assert back.ts.replace(tzinfo=UTC) == row[0]
+
+
+# -- structs, arrays, maps, intervals, binary -----------------------------------------------------
+
+NESTED = (
+    "s struct<a: int, b: array<double>>, l array<string>, i interval day to second, b binary, "
+    "m map<string, int>"
+)
+
+
+def nested(spark):
+    values = [
+        ((1, [0.0, math.nan]), ["x"], timedelta(seconds=1), b"\x01", {"a": 1}),
+        ((1, [-0.0, math.nan]), ["x"], timedelta(seconds=1), b"\x01", {"a": 1}),
+        ((1, None), ["x", None], timedelta(seconds=-2), b"\xff", {}),
+        ((None, []), [], timedelta(days=3), b"", None),
+        (None, None, None, None, {"b": 2}),
+    ]
+    return rows_of(spark, NESTED, values)
+
+
+def test_nested_values_are_keys_and_are_compared_as_in_spark(spark):
+    df, columns = nested(spark), ("s", "l", "i", "b")
+    keys = windowed(df, *columns, n=tg.count())
+    assert types(keys) == types(df.groupBy(*columns).agg(F.count("*").alias("n")))
+    assert sorted(row.n for row in keys.collect()) == [1, 1, 1, 2]
+    theirs = {"min": F.min, "max": F.max, "distinct": F.count_distinct, "first": F.first}
+    ours = {"min": tg.min, "max": tg.max, "distinct": tg.count_distinct, "first": tg.first}
+    expected = df.agg(*(one(c).alias(f"{name}_{c}") for name, one in theirs.items() for c in columns))
+    got = windowed(df, **{f"{name}_{c}": one(c) for name, one in ours.items() for c in columns})
+    assert types(got) == types(expected)
+    # Of equal zeros either may be the first.
+    assert str(as_text(got)).replace("-0.0", "0.0") == str(as_text(expected)).replace("-0.0", "0.0")
+    [lists] = windowed(df, **{c: tg.collect(c) for c in (*columns, "m")}).collect()
+    assert sorted(map(str, lists.m)) == sorted(map(str, [{"a": 1}, {"a": 1}, {}, {"b": 2}]))
+    assert [len(values) for values in lists] == [4, 4, 4, 4, 4]
+    first = tg.events(df, time="ts").dedupe(on=list(columns), within="1 hour").to_df()
+    assert first.count() == df.dropDuplicates(list(columns)).count()
+    with pytest.raises(TypeMismatch, match="key column 'm' has type map<string, int32>"):
+        tg.events(df, time="ts").key_by("m")
+
+
+# -- event times ----------------------------------------------------------------------------------
+
+
+def test_dates_are_event_times_at_midnight_of_the_session(spark):
+    with settings(spark, spark_sql_session_timeZone="America/New_York"):
+        df = spark.sql("SELECT date'2024-05-01' AS day UNION ALL SELECT date'2024-05-02'")
+        windows = tg.events(df, time="day").window(tg.tumbling("6 hours")).agg(n=tg.count()).to_df()
+        expected = df.groupBy(F.window("day", "6 hours")).agg(F.count("*").alias("n"))
+        assert sorted(windows.select("window_start", "window_end", "n").collect()) == sorted(
+            expected.select("window.start", "window.end", "n").collect()
+        )
+
+
+def test_times_without_a_zone_give_bounds_without_one(spark):
+    with settings(spark, spark_sql_session_timeZone="America/New_York"):
+        df = spark.sql("SELECT timestamp_ntz'2024-03-10 02:30:00' AS at")  # an hour that clocks skip
+        windows = tg.events(df, time="at").window(tg.tumbling("1 hour")).agg(n=tg.count())
+        expected = df.groupBy(F.window("at", "1 hour")).agg(F.count("*").alias("n"))
+        expected = expected.select("window.start", "window.end", "n")
+        got = windows.to_df()
+        assert [one.dataType for one in got.schema] == [one.dataType for one in expected.schema]
+        assert got.collect() == expected.collect()
+        days = windows.events(time="window_end").window(tg.tumbling("1 day")).agg(n=tg.sum("n"))
+        assert types(days.to_df())["window_start"] == "timestamp_ntz"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.channels import LATE_COLUMNS, check_channel
+from tidegate.plan.channels import LATE_COLUMNS, check_channel, late_columns
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.policies import Drop, LatePolicy, SideOutput
 from tidegate.plan.schema import field_of, is_key_type, refuse_collation, refuse_collisions
@@ -76,7 +76,8 @@ class Input:
             if step.side_channel is not None:
                 yield step.side_channel, [*step.schema]
         if self.late.channel is not None:
-            yield self.late.channel, [*self.upstream.schema, *LATE_COLUMNS]
+            rows = self.upstream
+            yield self.late.channel, [*rows.schema, *late_columns(rows.schema.field(rows.time).type)]
 
     def identity(self) -> Values:
         """The keys; of results of another operator also the time by which they go on."""

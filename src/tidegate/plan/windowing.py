@@ -33,7 +33,7 @@ from tidegate.plan.schema import (
 )
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import Window
+from tidegate.plan.windows import Hopping, Window
 
 _CHANGELOG = Term("tg.emit.changelog()", sql="EMIT CHANGES", yaml="'emit: changelog'")
 _ON_WINDOW_CLOSE = Term(
@@ -162,7 +162,10 @@ class Aggregation:
     @property
     def bounds(self) -> tuple[pa.Field, ...]:
         """The columns that say which window a result is of."""
-        return () if self.by_row or self.folds else WINDOW_COLUMNS
+        if self.by_row or self.folds:
+            return ()
+        rows = self.input.input.input
+        return tuple(bound.with_type(rows.schema.field(rows.time).type) for bound in WINDOW_COLUMNS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -382,6 +385,16 @@ class Emit(Operator):
         if window.length is None:
             return times
         return times | {"window_start": Micros(lateness + window.length)}
+
+    def watermark_delay(self, one: Input) -> Micros:
+        """Windows that read others by their start wait for the last that begins before their end."""
+        upstream, reader = one.upstream, self.windowed.window
+        above = upstream.operator if upstream.time == "window_start" else None
+        read = above.windowed.window if isinstance(above, Emit) else None
+        if above is None or not isinstance(read, Hopping) or not isinstance(reader, Hopping):
+            return upstream.watermark_delay
+        longest = max(0, read.size - read.last_start_before_ends(reader))
+        return Micros(above.times["window_end"] + longest)
 
     @property
     def order(self) -> tuple[str, ...]:
