@@ -82,7 +82,8 @@ class Story:
             return []
         watermark = _seconds(beat.result.watermark_micros)
         feed = self.plan.inputs[0].upstream
-        behind = [] if feed.operator is None else [watermark - feed.watermark_delay / 1_000_000]
+        delay = self.plan.watermark_delay(self.plan.inputs[0]) / 1_000_000
+        behind = [] if feed.operator is None else [watermark - delay]
         return [watermark, *behind]
 
     # -- lanes --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ TidegateError
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   ├── CheckpointDrained      the checkpoint was drained: it is finished
 │   └── SessionError           the Spark session lacks a setting that tidegate cannot change
+├── ResultOverflow             a result of a batch that does not fit its type, in Spark's ANSI mode
 ├── WatermarkViolation         a watermark went back, or was set on an operator that reads others
 ├── StepError                  a function of a map or a filter failed, or returned something wrong
 ├── SourceError                a file that does not match its declaration
@@ -116,6 +117,10 @@ class CheckpointDrained(StartError):
 
 class SessionError(StartError):
     """The Spark session cannot run the query as it is."""
+
+
+class ResultOverflow(TidegateError, ArithmeticError):
+    """A result of a batch DataFrame does not fit its type, and the session is in ANSI mode."""
 
 
 class WatermarkViolation(TidegateError):

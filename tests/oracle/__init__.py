@@ -88,7 +88,7 @@ class Operator:
             assert not given.upstream.steps_taken, "what functions do with rows is up to their tests"
             if given.upstream.operator is not None:
                 above = Operator(given.upstream.operator, rules_of)
-                self.behind = max(self.behind, above.behind + given.upstream.watermark_delay)
+                self.behind = max(self.behind, above.behind + stage.watermark_delay(given))
                 self.feeds.append(above)
             else:
                 self.feeds.append(len(given.upstream.read))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Any
+
+import pyarrow as pa
 
 from tidegate.kernels import aggregates as a
 from tidegate.plan.aggregates import Aggregate
+from tidegate.plan.windowing import Aggregation
 from tidegate.testing.results import frozen
 from tidegate.testing.table import Row
 
@@ -16,6 +21,32 @@ from tidegate.testing.table import Row
 Answer = Callable[[Any, list[tuple[int, Any]]], Any]
 
 _COUNTS = (a.Count, a.CountDistinct, a.ApproxCountDistinct)
+
+
+def answers_of(
+    answers: Mapping[type[Aggregate], Answer],
+    aggregation: Aggregation,
+    rows: Sequence[tuple[int, Row]],
+) -> Row:
+    """All aggregates over rows with their event times; what does not fit its type is null."""
+    types = aggregation.schema
+    return {
+        name: _fitting(answer(answers, aggregate, rows), types.field(name).type)
+        for name, aggregate in aggregation.aggregates
+    }
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, Fraction):
+        with localcontext(prec=200, rounding=ROUND_HALF_UP):
+            # Spark divides with 39 digits behind the point before it rounds.
+            quotient = (Decimal(value.numerator) / value.denominator).quantize(Decimal(1).scaleb(-39))
+            value = quotient.quantize(Decimal(1).scaleb(-kind.scale))
+    if isinstance(value, Decimal) and pa.types.is_decimal(kind):
+        return value if abs(int(value.scaleb(kind.scale, Context(200)))) < 10**kind.precision else None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    return value
 
 
 def answer(
@@ -35,18 +66,26 @@ def _values(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
     return [value for _, value in pairs]
 
 
-def _without_nan(pairs: Iterable[tuple[int, Any]]) -> list[Any]:
-    """Values that have an order: NaN has none, and counts only where there is nothing else."""
-    values = _values(pairs)
-    return [value for value in values if value == value] or values
+def _order(value: Any) -> Any:
+    """What values are compared by: null is less, and NaN greater, than all others.
+
+    Structs and lists are compared part by part.
+    """
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, False, tuple(map(_order, value.values())))
+    if isinstance(value, list | tuple):
+        return (1, False, tuple(map(_order, value)))
+    return (1, value != value, value)
 
 
 def _sum(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
     values = _values(pairs)
     if isinstance(values[0], float):
         return _float_sum(values)
-    total = sum(values)
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63) if isinstance(total, int) else total
+    with localcontext(prec=200):
+        return sum(values)
 
 
 def _float_sum(values: Sequence[float]) -> float:
@@ -55,7 +94,9 @@ def _float_sum(values: Sequence[float]) -> float:
     return sum(value for value in values if not math.isfinite(value))
 
 
-def _mean(_: Aggregate, pairs: list[tuple[int, Any]]) -> float:
+def _mean(_: Aggregate, pairs: list[tuple[int, Any]]) -> float | Fraction:
+    if isinstance(pairs[0][1], Decimal):
+        return Fraction(sum(map(Fraction, _values(pairs))), len(pairs))
     return _float_sum([float(value) for value in _values(pairs)]) / len(pairs)
 
 
@@ -82,7 +123,7 @@ def _last(_: Aggregate, pairs: list[tuple[int, Any]]) -> Any:
 
 
 def _collect(_: Aggregate, pairs: list[tuple[int, Any]]) -> list[Any]:
-    return _values(sorted(pairs, key=lambda pair: (pair[0], pair[1] != pair[1], pair[1])))
+    return _values(sorted(pairs, key=lambda pair: (pair[0], _order(pair[1]))))
 
 
 def _quantile(aggregate: a.Quantile, pairs: list[tuple[int, Any]]) -> float | None:
@@ -94,8 +135,8 @@ ANSWERS: Mapping[type[Aggregate], Answer] = {
     a.Count: lambda _, pairs: len(pairs),
     a.Sum: _sum,
     a.Mean: _mean,
-    a.Min: lambda _, pairs: min(_without_nan(pairs)),
-    a.Max: lambda _, pairs: max(_without_nan(pairs)),
+    a.Min: lambda _, pairs: min(_values(pairs), key=_order),
+    a.Max: lambda _, pairs: max(_values(pairs), key=_order),
     a.Var: _var,
     a.Stddev: _stddev,
     a.First: _first,

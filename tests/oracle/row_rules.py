@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from tests.oracle.answers import Answer, answer
+from tests.oracle.answers import Answer, answers_of
 from tests.oracle.rules import Rules
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.pass_through import Reorder
@@ -22,7 +22,7 @@ class SlidingRules(Rules):
         super().__init__(plan)
         self.window = window
         self.schema = plan.upstream.schema
-        self.aggregates = plan.input.aggregates
+        self.aggregation = plan.input
         self.answers = answers
         #: Every row that came in time, in the order of arrival.
         self.content: list[Row] = []
@@ -58,7 +58,7 @@ class SlidingRules(Rules):
             if self.key(other) == self.key(row) and first <= self.instant(other) <= last
         ]
         own = {name: row.get(name) for name in self.columns}
-        return own | {name: answer(self.answers, agg, around) for name, agg in self.aggregates}
+        return own | answers_of(self.answers, self.aggregation, around)
 
     def _has_a_window(self, row: Row) -> bool:
         if self.window.when is None:

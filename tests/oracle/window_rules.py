@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from tests.oracle.answers import Answer, answer
+from tests.oracle.answers import Answer, answers_of
 from tests.oracle.rules import Rules
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
@@ -50,7 +50,7 @@ class WindowRules(Rules):
     ) -> None:
         super().__init__(plan)
         self.emission = plan.emission
-        self.aggregates = plan.input.aggregates
+        self.aggregation = plan.input
         self.lateness = 0 if plan.emission == OnWindowClose(final=True) else plan.windowed.lateness
         self.bounds = [field.name for field in plan.input.bounds]
         self.gap = plan.windowed.gap_column
@@ -145,9 +145,7 @@ class WindowRules(Rules):
     def _result(self, window: Window) -> Row:
         # Of folds, which have no bounds, the end lies beyond all instants.
         bounds = zip(self.bounds, map(instant_of, (window.start, window.end)), strict=False)
-        results = {
-            name: answer(self.answers, aggregate, window.rows) for name, aggregate in self.aggregates
-        }
+        results = answers_of(self.answers, self.aggregation, window.rows)
         return self._key_of(window) | dict(bounds) | results
 
     def _key_of(self, window: Window) -> Row:

@@ -2,7 +2,7 @@
 
 import math
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,9 @@ INSTANT = pa.timestamp("us", tz="UTC")
 HALVES = st.integers(-(10**6), 10**6).map(lambda half: half / 2)
 SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0])
 
+EXACT = Context(200)
+DECIMALS = ("decimal", "wide decimal", "fraction")
+
 VALUES = {
     "bool": (pa.bool_(), st.booleans()),
     "int8": (pa.int8(), st.integers(-128, 127)),
@@ -33,6 +36,14 @@ VALUES = {
     "float32": (pa.float32(), st.one_of(HALVES, SPECIAL)),
     "float64": (pa.float64(), st.one_of(HALVES, SPECIAL)),
     "decimal": (pa.decimal128(12, 2), st.integers(-(10**6), 10**6).map(lambda c: Decimal(c).scaleb(-2))),
+    "wide decimal": (
+        pa.decimal128(38, 6),
+        st.integers(1 - 10**38, 10**38 - 1).map(lambda c: Decimal(c).scaleb(-6, EXACT)),
+    ),
+    "fraction": (
+        pa.decimal128(38, 34),
+        st.integers(1 - 10**35, 10**35 - 1).map(lambda c: Decimal(c).scaleb(-34, EXACT)),
+    ),
     "string": (pa.string(), st.text(max_size=4)),
     "binary": (pa.binary(), st.binary(max_size=4)),
     "date": (pa.date32(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
@@ -43,24 +54,38 @@ VALUES = {
         ),
     ),
 }
+VALUES |= {
+    "interval": (pa.duration("us"), st.timedeltas(-timedelta(days=9), timedelta(days=9))),
+    "struct": (
+        pa.struct([("a", pa.int8()), ("b", pa.string())]),
+        st.builds(dict, a=st.none() | st.integers(0, 2), b=st.none() | st.text("ab", max_size=1)),
+    ),
+    "list": (pa.list_(pa.int16()), st.lists(st.none() | st.integers(0, 2), max_size=3)),
+    "map": (
+        pa.map_(pa.string(), pa.int32()),
+        st.dictionaries(st.text("ab", max_size=1), st.integers(0, 2), max_size=2).map(
+            lambda pairs: [*pairs.items()]
+        ),
+    ),
+}
 NUMBERS = ("int8", "int32", "float64", "decimal")
-FLAT = tuple(VALUES)
-ORDERED = tuple(kind for kind in VALUES if kind != "binary")
+ALL = tuple(VALUES)
+ORDERED = tuple(kind for kind in VALUES if kind != "map")
 
 CASES = [
-    *((a.Count("v"), kind) for kind in FLAT),
-    *((a.Sum("v"), kind) for kind in ("int8", "int32", "int64", "float32", "float64", "decimal")),
-    *((a.Mean("v"), kind) for kind in NUMBERS),
+    *((a.Count("v"), kind) for kind in ALL),
+    *((a.Sum("v"), kind) for kind in ("int8", "int32", "int64", "float32", "float64", *DECIMALS)),
+    *((a.Mean("v"), kind) for kind in ("int8", "int32", "float64", *DECIMALS)),
     *((a.Min("v"), kind) for kind in ORDERED),
     *((a.Max("v"), kind) for kind in ORDERED),
     *((a.Var("v"), kind) for kind in NUMBERS),
     *((a.Var("v", population=True), kind) for kind in ("float64",)),
     *((a.Stddev("v"), kind) for kind in ("int8", "float64")),
-    *((a.First("v"), kind) for kind in FLAT),
-    *((a.Last("v"), kind) for kind in FLAT),
-    *((a.CountDistinct("v"), kind) for kind in FLAT),
-    *((a.Collect("v"), kind) for kind in FLAT),
-    *((a.ApproxCountDistinct("v"), kind) for kind in FLAT),
+    *((a.First("v"), kind) for kind in ALL),
+    *((a.Last("v"), kind) for kind in ALL),
+    *((a.CountDistinct("v"), kind) for kind in ORDERED),
+    *((a.Collect("v"), kind) for kind in ALL),
+    *((a.ApproxCountDistinct("v"), kind) for kind in ORDERED),
     *((a.Quantile("v", q), kind) for q in (0.0, 0.5, 1.0) for kind in NUMBERS),
 ]
 
@@ -100,7 +125,7 @@ def test_partials_merge_to_the_textbook_answer(aggregate, kind, data):
     type_, values = VALUES[kind]
     pairs = st.tuples(st.integers(0, 5), st.one_of(st.none(), values))
     rows = data.draw(st.lists(pairs, min_size=1, max_size=12))
-    accumulators = Accumulators([("x", aggregate)])
+    accumulators = Accumulators([("x", aggregate.for_type(type_))])
     partials = [
         accumulators.partial(frame_of(piece, type_), ["g"]) for piece in pieces_of(data, rows) if piece
     ]
@@ -115,7 +140,7 @@ def test_partials_merge_to_the_textbook_answer(aggregate, kind, data):
 def test_over_nothing_but_nulls_the_answer_is_null_and_a_count_zero(aggregate, kind):
     type_, _ = VALUES[kind]
     rows = [(time, None) for time in range(3)]
-    accumulators = Accumulators([("x", aggregate)])
+    accumulators = Accumulators([("x", aggregate.for_type(type_))])
     halves = [accumulators.partial(frame_of(part, type_), ["g"]) for part in (rows[:1], rows[1:])]
     result = accumulators.finish(accumulators.merge(pl.concat(halves), ["g"]))
     assert result["x"].to_list() == [0 if "count" in str(aggregate) else None]

@@ -1,7 +1,7 @@
 """Windows per key: every key type, nulls, keys of several columns, and no key at all."""
 
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -36,6 +36,24 @@ KEY_VALUES = {
     "binary": (pa.binary(), st.binary(max_size=5)),
     "date": (pa.date32(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
     "timestamp": (TIME, INSTANTS),
+    "interval": (pa.duration("us"), st.timedeltas(-timedelta(days=1), timedelta(days=1))),
+    "struct": (
+        pa.struct([("a", pa.int8()), ("b", pa.struct([("c", pa.string())]))]),
+        st.builds(
+            dict,
+            a=st.none() | st.integers(0, 1),
+            b=st.none() | st.builds(dict, c=st.none() | st.text(max_size=2)),
+        ),
+    ),
+    "list": (pa.list_(pa.float64()), st.lists(st.none() | FLOATS, max_size=3)),
+    "list of text": (pa.list_(pa.string()), st.lists(st.none() | st.text(max_size=2), max_size=3)),
+    "list of structs": (
+        pa.list_(pa.struct([("a", pa.list_(pa.binary()))])),
+        st.lists(
+            st.none() | st.builds(dict, a=st.none() | st.lists(st.none() | st.binary(max_size=2))),
+            max_size=2,
+        ),
+    ),
 }
 WINDOWS = [Hopping(Micros(10), Micros(10)), Hopping(Micros(10), Micros(4))]
 

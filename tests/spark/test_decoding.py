@@ -170,7 +170,7 @@ def test_a_pipeline_sends_broken_messages_to_its_errors(
     (tmp_path / "spend.yaml").write_text(KAFKA.replace("FIELDS", fields))
     pq.write_table(messages(*PAYLOADS_OF_A_TOPIC), topic / "0.parquet")
     query = finished(spark, tmp_path / "spend.yaml")
-    origin = {"topic": "clicks", "partition": 3, "timestamp": "2024-05-01T12:00:00.000Z", "key": "k"}
+    origin = {"topic": "clicks", "partition": 3, "timestamp": "2024-05-01T12:00:00.000000Z", "key": "k"}
     expected = [
         ("the payload is not a JSON object", origin | {"offset": 1, "payload": "this is not json"}),
         ("the message is a tombstone: it has no value", origin | {"offset": 2}),

@@ -26,8 +26,6 @@ TRANSCRIPTS = [
           ts | user
           30 | zoe
         watermark 20
-        rows
-        watermark 30
         main
           window_start | window_end | windows | rows
           0            | 20         | 3       | 4

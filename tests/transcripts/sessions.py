@@ -474,9 +474,9 @@ TRANSCRIPTS = [
           30   | zoe  | 1
         errors
           reason                       | row
-          gap 'idle' is null           | {"ts":"2024-05-01T12:00:02.000Z","user":"ann"}
-          gap 'idle' is not positive   | {"ts":"2024-05-01T12:00:03.250Z","user":"bob","idle":"INTERVAL '0 00:00:00' DAY TO SECOND"}
-          gap 'idle' is not positive   | {"ts":"2024-05-01T12:00:04.000Z","user":"bob","idle":"INTERVAL '-0 00:00:01.5' DAY TO SECOND"}
+          gap 'idle' is null           | {"ts":"2024-05-01T12:00:02.000000Z","user":"ann"}
+          gap 'idle' is not positive   | {"ts":"2024-05-01T12:00:03.250000Z","user":"bob","idle":"INTERVAL '0 00:00:00' DAY TO SECOND"}
+          gap 'idle' is not positive   | {"ts":"2024-05-01T12:00:04.000000Z","user":"bob","idle":"INTERVAL '-0 00:00:01.5' DAY TO SECOND"}
           event time 'ts' is null      | {"user":"eve"}
         errors 4
         rows_in 6

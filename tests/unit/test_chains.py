@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.plans import (
     ROWS,
@@ -90,7 +92,32 @@ HOLD_BACK = {
 def test_an_operator_holds_back_what_it_may_still_put_out(case):
     plan, time, expected = HOLD_BACK[case]
     assert Derived(plan, time).watermark_delay == expected
-    assert compile(plan_of(hopping(5), keys=(), feed=Derived(plan, time))).vertices[-1].delay == expected
+    reader = plan_of(session(5), keys=(), feed=Derived(plan, time))
+    assert compile(reader).vertices[-1].delay == expected
+
+
+HOPS = st.builds(hopping, st.integers(1, 12), st.integers(1, 12), st.integers(-5, 5))
+
+
+@given(HOPS, HOPS, st.integers(0, 7))
+def test_by_start_windows_wait_for_the_last_that_begins_before_their_end(read, reader, lateness):
+    """Long enough for all results that count, and not longer."""
+    above = logical_plan(read, lateness=lateness, emission=OnWindowClose())
+    plan = logical_plan(reader, keys=(), feed=Derived(above, "window_start"))
+    delay = compile(plan).vertices[-1].delay
+    waits = []
+    for number in range(200):
+        end = number * reader.slide + reader.offset + reader.size
+        before = (end - 1 - read.offset) // read.slide  # the last window that begins before the end
+        closes = before * read.slide + read.offset + read.size + lateness
+        waits.append(closes - end)
+    assert delay == max(lateness, *waits)
+
+
+def test_windows_on_one_grid_are_read_by_their_start_without_a_delay():
+    minutes = logical_plan(hopping(60), lateness=30, emission=OnWindowClose())
+    hours = logical_plan(hopping(3600), keys=(), feed=Derived(minutes, "window_start"))
+    assert compile(hours).vertices[-1].delay == 30
 
 
 def test_hold_backs_add_up_along_a_chain():
@@ -101,8 +128,8 @@ def test_hold_backs_add_up_along_a_chain():
     assert [(vertex.name, vertex.delay) for vertex in compile(last).vertices] == [
         ("1 sliding(1 us, 15 us)", 0),
         ("2 tumbling(10 us)", 15),
-        ("3 tumbling(60 us)", 32),
-        ("4 reorder", 32),
+        ("3 tumbling(60 us)", 22),
+        ("4 reorder", 22),
     ]
     assert upstream(last) == [[(0,)], [0], [1], [2]]
 
@@ -131,8 +158,7 @@ def test_empty_batches_let_the_watermark_through():
     first = plan_of(hopping(10), keys=())
     host = KernelHost(plan_of(hopping(20), SUMS, keys=(), feed=Derived(first, "window_start")))
     host.batch([at(5), at(29)])
-    assert host.batch([]).main == []  # W = 29: the first operator is done, the second lies 10 behind
-    host.batch([at(30)])
+    # W = 29: the window that ends at 20 has all that begins before it.
     assert found(host.batch([]).main, "windows", "rows") == [(0, 20, 1, 1)]
 
 

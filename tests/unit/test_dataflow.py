@@ -77,7 +77,7 @@ def test_results_that_the_watermark_triggers_say_so():
     [edge] = second.edges
     assert edge.watermark_triggered
     assert edge.vertex == 0
-    assert second.delay == 10 * SECOND
+    assert second.delay == 0
 
 
 def test_a_dataflow_is_a_value():

@@ -25,6 +25,13 @@ from tidegate.plan.time import micros, render, signed_micros
         ("1h30m", 5_400_000_000),
         ("1 day", 86_400_000_000),
         ("2 weeks", 1_209_600_000_000),
+        ("interval 5 hours", 18_000_000_000),
+        ("INTERVAL 2 hours 30 minutes", 9_000_000_000),
+        ("interval '5' hours", 18_000_000_000),
+        ("interval '2 hours 30 minutes'", 9_000_000_000),
+        ("INTERVAL '1 02:30' DAY TO MINUTE", 95_400_000_000),
+        ("INTERVAL '0 00:00:01.5' DAY TO SECOND", 1_500_000),
+        ("interval '01:30' minute to second", 90_000_000),
         (timedelta(seconds=1, microseconds=7), 1_000_007),
     ],
 )
@@ -39,7 +46,17 @@ def test_zero_is_refused_unless_it_means_something(given):
     assert micros(given, "lateness", zero=True) == 0
 
 
-@pytest.mark.parametrize("given", ["-1 s", "1 s -2 s", timedelta(seconds=-1)])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "-1 s",
+        "1 s -2 s",
+        "interval -5 hours",
+        "interval '-5' hours",
+        "interval -'0 00:00:01' day to second",
+        timedelta(seconds=-1),
+    ],
+)
 def test_negative_durations_are_refused(given):
     with pytest.raises(
         DurationError, match=rf"^size must be greater than zero, got {re.escape(repr(given))}$"
@@ -51,7 +68,20 @@ def test_negative_durations_are_refused(given):
 
 
 @pytest.mark.parametrize(
-    "given", ["soon", "10", "10 parsecs", "s 10", "1 hour and 5 s", "1,5 s", "10 s;"]
+    "given",
+    [
+        "soon",
+        "10",
+        "10 parsecs",
+        "s 10",
+        "1 hour and 5 s",
+        "1,5 s",
+        "10 s;",
+        "interval",
+        "interval '5'",
+        "interval 1 month",
+        "interval '1:2:3' day to second",
+    ],
 )
 def test_text_that_does_not_parse_says_what_would(given):
     expected = (

@@ -11,7 +11,7 @@ from tidegate.plan.event_time import EVENT_TIME_TYPES, At, EventTime, EventTimeT
 from tidegate.spark.sources.event_time import parsed
 
 SECONDS = ["unixtimestamp", "unixtimestamp_s"]
-BUILT_IN = sorted(["iso8601", "timestamp", *SECONDS, "unixtimestamp_ms", "unixtimestamp_us"])
+BUILT_IN = sorted(["date", "iso8601", "timestamp", *SECONDS, "unixtimestamp_ms", "unixtimestamp_us"])
 INSTANT = pa.timestamp("us", tz="UTC")
 
 ORDER = pa.struct([("ts", pa.int64()), ("note", pa.string())])

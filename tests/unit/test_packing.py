@@ -71,7 +71,7 @@ def test_rows_without_a_usable_time_are_shown_whole(folder):
     idle = '"idle":"INTERVAL \'0 00:00:01\' DAY TO SECOND"'
     assert told == {
         "bob": f'{{"user":"bob",{idle},"note":"no time"}}',
-        "dan": f'too far{REASON_END}{{"user":"dan","ts":"2024-05-02T14:00:00.000+02:00",{idle},'
+        "dan": f'too far{REASON_END}{{"user":"dan","ts":"2024-05-02T14:00:00.000001+02:00",{idle},'
         '"note":"too far ahead"}',
     }
     assert [row["ts"] for row in rows] == [NOON, None, LATEST, None, NOON, NOON]

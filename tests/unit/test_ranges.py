@@ -65,10 +65,13 @@ def test_a_bad_number_stays_in_its_windows(bad):
     assert not (merged[touched] == 4.0).any()
 
 
-def test_nan_has_no_order_and_gives_way_to_numbers():
+def test_nan_is_greater_than_any_number():
     values = np.array([math.nan, 1.0, math.nan, math.nan, 5.0, 2.0])
     low, high = np.array([0, 1, 2, 4]), np.array([1, 2, 3, 5])
-    for how, expected in (("min", [1.0, 1.0, math.nan, 2.0]), ("max", [1.0, 1.0, math.nan, 5.0])):
+    for how, expected in (
+        ("min", [1.0, 1.0, math.nan, 2.0]),
+        ("max", [math.nan, math.nan, math.nan, 5.0]),
+    ):
         merged = merge_columns({"v": values}, {"v": how}, low, high)["v"]
         assert np.array_equal(merged, expected, equal_nan=True)
 

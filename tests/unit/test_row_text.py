@@ -34,8 +34,14 @@ def test_values(value, text):
 
 def test_times_are_those_of_the_zone():
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
-    assert row_text({"ts": noon}) == '{"ts":"2024-05-01T12:00:00.000Z"}'
-    assert row_text({"ts": noon}, ZoneInfo("Asia/Tokyo")) == '{"ts":"2024-05-01T21:00:00.000+09:00"}'
+    assert row_text({"ts": noon}) == '{"ts":"2024-05-01T12:00:00.000000Z"}'
+    assert row_text({"ts": noon}, ZoneInfo("Asia/Tokyo")) == '{"ts":"2024-05-01T21:00:00.000000+09:00"}'
+
+
+def test_times_have_all_their_microseconds():
+    last = datetime(2024, 5, 1, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert row_text({"ts": last}) == '{"ts":"2024-05-01T23:59:59.999999Z"}'
+    assert row_text({"ts": last.replace(tzinfo=None)}) == '{"ts":"2024-05-01T23:59:59.999999"}'
 
 
 def test_short_numbers_stay_short():
@@ -65,4 +71,6 @@ def test_a_time_beyond_the_calendar_is_shown_as_its_number(kind, number, text):
 
 def test_the_first_day_of_the_calendar_has_no_zone_west_of_it():
     first = datetime(1, 1, 1, tzinfo=UTC)
-    assert row_text({"ts": first}, ZoneInfo("America/New_York")) == '{"ts":"0001-01-01T00:00:00.000Z"}'
+    assert (
+        row_text({"ts": first}, ZoneInfo("America/New_York")) == '{"ts":"0001-01-01T00:00:00.000000Z"}'
+    )

@@ -86,7 +86,7 @@ def test_instants_and_micros_are_inverse():
 def test_broken_rows_as_text():
     assert row_text({"ts": None, "user": "ann", "price": 9.0}) == '{"user":"ann","price":9.0}'
     assert row_text({"ts": at("1.5"), "d": date(2024, 5, 1), "m": Decimal("1.20")}) == (
-        '{"ts":"2024-05-01T12:00:01.500Z","d":"2024-05-01","m":1.20}'
+        '{"ts":"2024-05-01T12:00:01.500000Z","d":"2024-05-01","m":1.20}'
     )
 
 

@@ -68,6 +68,7 @@ def _lanes(table: pa.Table, secret: bytes, count: int) -> list[np.ndarray]:
     2³² of the choices of its number, whatever the rows are. They do: a value begins with its length, so
     none is the beginning of another, and each column has positions of its own.
     """
+    table = flat_table(table)
     totals = [np.full(table.num_rows, start) for start in _numbers(secret, b"start", _LANES)[:count]]
     for index, column in enumerate(table.columns):
         own = _numbers(secret, index.to_bytes(4, "little"), 2 * _LANES * (_LONG_WORDS + 1))
@@ -131,11 +132,66 @@ def _shortened(offsets: np.ndarray, data: np.ndarray, secret: bytes) -> tuple[np
 def hash_array(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """One 64-bit hash per value; null hashes to a constant."""
     array = _whole(values)
+    if pa.types.is_nested(array.type):
+        return hash_columns(pa.table({str(n): part for n, part in enumerate(_flat_parts(array))}))
     bits = _bits(array)
     hashed = _hash_bytes(array) if bits is None else mix(bits)
     if array.null_count:
         hashed = np.where(np.asarray(array.is_null()), _NULL, hashed)
     return hashed
+
+
+# -- nested values --------------------------------------------------------------------------------
+
+
+def flat_table(table: pa.Table) -> pa.Table:
+    """Columns without structs and lists that are equal where the given ones are."""
+    if not any(pa.types.is_nested(kind) for kind in table.schema.types):
+        return table
+    parts = [part for column in table.columns for part in _flat_parts(_whole(column))]
+    return pa.table({str(number): part for number, part in enumerate(parts)})
+
+
+def _flat_parts(array: pa.Array) -> list[pa.Array]:
+    """The fields of a struct, and whether it is there; a list is the bytes of its elements."""
+    if pa.types.is_struct(array.type):
+        fields = [part for field in array.flatten() for part in _flat_parts(field)]
+        return [array.is_valid(), *fields]
+    return [_bytes_of_lists(array)] if pa.types.is_nested(array.type) else [array]
+
+
+def _bytes_of_lists(lists: pa.Array) -> pa.Array:
+    """The bytes of all elements behind each other: as none is the beginning of another, they differ."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
+    parts = [_bytes_of_values(part) for part in _flat_parts(lists.flatten())]
+    elements = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), b"")
+    return pc.if_else(lists.is_valid(), joined, pa.scalar(None, pa.binary()))
+
+
+def _bytes_of_values(array: pa.Array) -> pa.Array:
+    """A zero for null; else a one, and the value, or its length and the value."""
+    bits = _bits(array)
+    if bits is not None:
+        told = _after_a_one(bits)
+    else:
+        offsets, data = _bytes(array)
+        content = pa.Array.from_buffers(
+            pa.large_binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        ).cast(pa.binary())
+        lengths = _after_a_one(np.diff(offsets).astype(np.uint64))
+        told = pc.binary_join_element_wise(lengths, content, pa.scalar(b"", pa.binary()))
+    return pc.if_else(array.is_valid(), told, pa.scalar(b"\0", pa.binary()))
+
+
+def _after_a_one(words: np.ndarray) -> pa.Array:
+    spelled = np.ones((len(words), 9), dtype=np.uint8)
+    spelled[:, 1:] = words.astype("<u8").view(np.uint8).reshape(-1, 8)
+    offsets = np.arange(len(words) + 1, dtype=np.int32) * 9
+    return pa.Array.from_buffers(
+        pa.binary(), len(words), [None, pa.py_buffer(offsets), pa.py_buffer(spelled.tobytes())]
+    )
 
 
 def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:

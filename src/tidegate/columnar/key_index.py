@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.columnar.hashing import hash_columns, keyed_hash
+from tidegate.columnar.hashing import flat_table, hash_columns, keyed_hash
 
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
@@ -25,8 +25,9 @@ def encode(table: pa.Table) -> tuple[pa.Table, np.ndarray]:
     Rows that come first get the same codes whatever follows them, so encoding known keys with new
     ones behind them leaves the known codes as they were.
     """
-    codes, distinct = _encode_column(table.column(0))
-    for column in table.columns[1:]:
+    first_column, *others = flat_table(table).columns
+    codes, distinct = _encode_column(first_column)
+    for column in others:
         more, count = _encode_column(column)
         pairs = codes.astype(np.int64) * count + more
         codes, distinct = _encode_column(pa.chunked_array([pa.array(pairs)]))
@@ -79,7 +80,7 @@ class KeyIndex:
         codes = self._codes[position]
         same = self._hashes[position] == hashes
         known = self.table.take(pa.array(codes))
-        for pair in zip(known.columns, asked.columns, strict=True):
+        for pair in zip(flat_table(known).columns, flat_table(asked).columns, strict=True):
             same &= _equal(*pair)
         return codes, np.flatnonzero(~same)
 
@@ -130,10 +131,14 @@ def bucket_of_hash(hashes: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
 
 def key_table(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The key columns; windows without a key share one constant."""
+    """The key columns, in one form for equal values; windows without a key share one constant."""
     if not names:
         return pa.table({GLOBAL: pa.array(np.zeros(rows.num_rows, dtype=np.int8))})
-    return rows.select(names)
+    keys = rows.select(names)
+    for place, column in enumerate(keys.columns):
+        if pa.types.is_floating(column.type):
+            keys = keys.set_column(place, keys.field(place), _one_form(column))
+    return keys
 
 
 def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
@@ -144,14 +149,19 @@ def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 
 def _encode_column(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:
     if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
-        column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+        column = _one_form(column)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = pa.concat_arrays(encoded.chunks) if encoded.num_chunks else None
     if encoded is None:
         return np.zeros(0, dtype=np.int32), 0
     return np.asarray(encoded.indices), len(encoded.dictionary)
+
+
+def _one_form(floats: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0.0 is 0.0, and every NaN the same."""
+    floats = pc.add(floats, pa.scalar(0.0, floats.type))
+    return pc.if_else(pc.is_nan(floats), pa.scalar(float("nan"), floats.type), floats)
 
 
 def _first_occurrences(codes: np.ndarray, distinct: int) -> np.ndarray:

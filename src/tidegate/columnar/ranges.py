@@ -11,7 +11,8 @@ import polars as pl
 
 from tidegate.plan.aggregates import Combine
 
-_UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
+#: NaN is greater than any number: the smallest of several is NaN only if all are.
+_UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.maximum}
 
 #: Blocks up to this size are accumulated column by column, longer ones row by row.
 _SHORT = 16

@@ -54,7 +54,8 @@ class _Builder:
         number = len(self.vertices)
         name = f"{number + 1} {operator.title}"
         names = [name] if len(upstream) == 1 else [f"{name}, {side}" for side in operator.input_names]
-        edges = tuple(map(_edge, names, operator.inputs, upstream))
+        delays = map(operator.watermark_delay, operator.inputs)
+        edges = tuple(map(_edge, names, operator.inputs, upstream, delays))
         channel = next((name for name, end in self.outputs.items() if end == operator), None)
         self.vertices.append(
             Vertex(
@@ -106,7 +107,7 @@ class _Builder:
         return Micros(max(delays))
 
 
-def _edge(name: str, one: Input, upstream: int | tuple[int, ...]) -> Edge:
+def _edge(name: str, one: Input, upstream: int | tuple[int, ...], delay: Micros) -> Edge:
     *before, last = one.upstream.python_stages or (None,)
     fused = last.steps if last is not None and last.packed else ()
     apart = [*before, last] if last is not None and not last.packed else before
@@ -114,7 +115,7 @@ def _edge(name: str, one: Input, upstream: int | tuple[int, ...]) -> Edge:
         name,
         one,
         upstream,
-        one.upstream.watermark_delay,
+        delay,
         tuple(stage.steps for stage in apart),
         fused,
         one.upstream.watermark_triggered,

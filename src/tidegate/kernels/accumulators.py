@@ -14,6 +14,9 @@ from tidegate.plan.aggregates import Aggregate, Combine
 #: The event time of a packed row, as an integer.
 TIME = "__tidegate_time"
 
+#: Beside results: which of them are null since they do not fit their types, if any.
+OVERFLOW = "__tidegate_overflow"
+
 _ASKING = "__tidegate_asking"
 
 #: Numbers are added in 64 bits, whatever their type; results are cast to their declared types.
@@ -28,7 +31,8 @@ class Accumulators:
 
     @cached_property
     def names(self) -> list[str]:
-        return [name for name, _ in self.aggregates]
+        """The columns of results."""
+        return [*(name for name, _ in self.aggregates), *([OVERFLOW] if self._overflows else [])]
 
     @cached_property
     def columns(self) -> list[str]:
@@ -64,6 +68,10 @@ class Accumulators:
     def finish(self, states: pl.DataFrame, *keep: str | pl.Expr) -> pl.DataFrame:
         """The results, beside the columns to keep."""
         results = [agg.finish(self._state(name)).alias(name) for name, agg in self.aggregates]
+        if self._overflows:
+            some = pl.any_horizontal(told.is_not_null() for told in self._overflows)
+            told = pl.concat_str(self._overflows, separator="; ", ignore_nulls=True)
+            results.append(pl.when(some).then(told).alias(OVERFLOW))
         return states.select(*keep, *results)
 
     def merge_ranges(self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
@@ -108,6 +116,16 @@ class Accumulators:
             low,
             high,
         )
+
+    @cached_property
+    def _overflows(self) -> list[pl.Expr]:
+        """For each aggregate that can overflow: what is said where it does."""
+        found = ((name, agg, agg.overflow(self._state(name))) for name, agg in self.aggregates)
+        return [
+            pl.when(overflow).then(pl.lit(f"{agg} overflows, so {name!r} is null"))
+            for name, agg, overflow in found
+            if overflow is not None
+        ]
 
     def _slow(self, fast: Mapping[str, Combine]) -> list[tuple[str, Aggregate]]:
         return [

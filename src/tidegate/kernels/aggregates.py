@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from tidegate.columnar.hashing import hash_array
 from tidegate.errors import PlanError
+from tidegate.kernels.exact_sums import exact_mean, exact_sum, mean_type, sum_type
 from tidegate.plan.aggregates import Aggregate, Combine, SqlCall, State
+from tidegate.plan.schema import is_key_type
 
 _COUNT = pa.int64()
 
@@ -36,6 +38,7 @@ class Count(Aggregate):
 
     sql = (SqlCall(("count",)),)
     columnwise: ClassVar[Mapping[str, Combine]] = {"n": "sum"}
+    compares = False
 
     def __init__(self, column: str | None = None) -> None:
         super().__init__(column)
@@ -56,8 +59,6 @@ class Count(Aggregate):
 class Sum(OfColumn):
     """The sum of a numeric column: 64-bit for integers, double for floats, exact for decimals.
 
-    Integers wrap around, as in Spark's non-ANSI sum.
-
     >>> print(tg.sum("price"))
     sum(price)
     """
@@ -67,10 +68,15 @@ class Sum(OfColumn):
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         if column_type is not None and pa.types.is_decimal(column_type):
-            return pa.decimal128(38, column_type.scale)
+            return sum_type(column_type)
         if column_type is not None and pa.types.is_integer(column_type):
             return pa.int64()
         return _require(column_type, pa.types.is_floating, "sum() adds up numbers", pa.float64())
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        # Narrow integers have room: 64 bits hold the sum of four billion of them.
+        wide = column_type == pa.int64() or (column_type and pa.types.is_decimal(column_type))
+        return exact_sum(self, column_type) if wide else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"n": value.count().cast(pl.Int64), "sum": value.sum()}
@@ -83,7 +89,7 @@ class Sum(OfColumn):
 
 
 class Mean(Sum):
-    """The arithmetic mean, as a double.
+    """The arithmetic mean, as a double; of decimals as a decimal.
 
     >>> print(tg.mean("price"))
     mean(price)
@@ -92,7 +98,13 @@ class Mean(Sum):
     sql = (SqlCall(("avg", "mean")),)
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
+        if column_type is not None and pa.types.is_decimal(column_type):
+            return mean_type(column_type)
         return _require(column_type, _is_number, "mean() needs numbers", pa.float64())
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        decimal = column_type is not None and pa.types.is_decimal(column_type)
+        return exact_mean(self, column_type) if decimal else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return super().partial(value.cast(pl.Float64), time)
@@ -102,7 +114,7 @@ class Mean(Sum):
 
 
 class Min(OfColumn):
-    """The smallest value of a column that has an order.
+    """The smallest value of a column that has an order; NaN is greater than any number.
 
     >>> print(tg.min("price"))
     min(price)
@@ -113,7 +125,11 @@ class Min(OfColumn):
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         message = f"{self.name}() needs values that have an order"
-        return _require(column_type, _is_ordered, message, column_type)
+        return _require(column_type, is_key_type, message, column_type)
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        nested = column_type is not None and pa.types.is_nested(column_type)
+        return _OfNested(self, column_type) if nested else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"min": value.min()}
@@ -126,7 +142,7 @@ class Min(OfColumn):
 
 
 class Max(Min):
-    """The largest value of a column that has an order.
+    """The largest value of a column that has an order; NaN is greater than any number.
 
     >>> print(tg.max("price"))
     max(price)
@@ -136,13 +152,41 @@ class Max(Min):
     columnwise: ClassVar[Mapping[str, Combine]] = {"max": "max"}
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
-        return {"max": value.max()}
+        return {"max": value.nan_max()}
 
     def merge(self, state: State) -> dict[str, pl.Expr]:
-        return {"max": state["max"].max()}
+        return {"max": state["max"].nan_max()}
 
     def finish(self, state: State) -> pl.Expr:
         return state["max"]
+
+
+class _OfNested(Aggregate):
+    """The smallest or the largest of structs or lists, compared part by part, null first."""
+
+    def __init__(self, of: Min, kind: pa.DataType) -> None:
+        super().__init__(of.column)
+        self.of, self.kind = of, kind
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
+        return self.of.output_type(column_type)
+
+    def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
+        return {self.name: self._pick(value)}
+
+    def merge(self, state: State) -> dict[str, pl.Expr]:
+        return {self.name: self._pick(state[self.name])}
+
+    def finish(self, state: State) -> pl.Expr:
+        return state[self.name]
+
+    def _pick(self, value: pl.Expr) -> pl.Expr:
+        ordered = value.drop_nulls().sort()
+        return ordered.last() if isinstance(self.of, Max) else ordered.first()
 
 
 class Var(OfColumn):
@@ -213,6 +257,8 @@ class First(OfColumn):
 
     sql = (SqlCall(("first", "first_value")),)
 
+    compares = False
+
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
         assert column_type is not None
         return column_type
@@ -264,7 +310,12 @@ class CountDistinct(OfColumn):
         return "count_distinct"
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return _require(column_type, _is_flat, "count_distinct() compares flat values", _COUNT)
+        return _require(
+            column_type,
+            is_key_type,
+            "count_distinct() compares values, and maps are never equal",
+            _COUNT,
+        )
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"seen": value.drop_nulls().unique().sort()}
@@ -285,8 +336,11 @@ class Collect(OfColumn):
 
     sql = (SqlCall(("collect_list", "array_agg")),)
 
+    compares = False  # of equal times, any order of values will do
+
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return pa.list_(_require(column_type, _is_flat, "collect() orders flat values", column_type))
+        assert column_type is not None
+        return pa.list_(column_type)
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         present = value.is_not_null()
@@ -321,7 +375,9 @@ class ApproxCountDistinct(OfColumn):
         return "approx_count_distinct"
 
     def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return _require(column_type, _is_flat, f"{self.name}() hashes flat values", _COUNT)
+        return _require(
+            column_type, is_key_type, f"{self.name}() compares values, and maps are never equal", _COUNT
+        )
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         hashed = value.drop_nulls().map_batches(self._entries, return_dtype=pl.Int32)
@@ -458,14 +514,6 @@ def _count_runs(ordered: pl.Expr, counts: pl.Expr) -> dict[str, pl.Expr]:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _is_flat(kind: pa.DataType) -> bool:
-    return not pa.types.is_nested(kind)
-
-
-def _is_ordered(kind: pa.DataType) -> bool:
-    return _is_flat(kind) and not pa.types.is_binary(kind) and not pa.types.is_null(kind)
 
 
 def _require(

@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.columnar import ipc
+from tidegate.kernels.accumulators import OVERFLOW
 from tidegate.kernels.late import NEVER
 from tidegate.kernels.messages import Message, count_messages
-from tidegate.plan.channels import MAIN, OP
+from tidegate.kernels.row_text import row_texts
+from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN, OP
 from tidegate.plan.nodes import Output
 from tidegate.state.pages import KEY, BucketState, own_keys
 
@@ -163,6 +165,8 @@ class KeyedKernel(ABC):
         self.input = input
         self.schema = plan.schema
         self.retracts = plan.retracts
+        #: Does `errors` say which results overflow, as Spark's ANSI mode would? They are null anyway.
+        self.reports_overflow = True
 
     @abstractmethod
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
@@ -183,6 +187,8 @@ class KeyedKernel(ABC):
     def step(self, state: BucketState, messages: Sequence[Message], clock: Clock) -> Outcome:
         context = StepContext.begin(state, clock)
         due = self.advance(context, self.input.arrivals(state, messages))
+        if self.reports_overflow:
+            self._report_overflow(context.outcome)
         if self.retracts:
             context.outcome.tables = retractions_first(context.outcome.tables)
         return context.end(due)
@@ -191,6 +197,21 @@ class KeyedKernel(ABC):
         known_keys, rows = tables
         by_key = known_keys.take(rows.column(KEY))
         return in_schema(self.schema, columns_of(rows) | columns_of(by_key) | self.times(rows))
+
+    def _report_overflow(self, outcome: Outcome) -> None:
+        """Say which of the emitted results do not fit their types, and are null for that."""
+        for channel, (*pointed_into, rows) in [*outcome.tables]:
+            if channel != MAIN or OVERFLOW not in rows.column_names:
+                continue
+            over = rows.column(OVERFLOW).is_valid()
+            if self.retracts:
+                over = pc.and_(over, pc.invert(pc.starts_with(rows.column(OP.name), "-")))
+            rows = rows.filter(over)
+            if rows.num_rows:
+                texts = row_texts(self.unpack([*pointed_into, rows]))
+                table = pa.table([rows.column(OVERFLOW).cast(pa.string()), texts], schema=ERRORS)
+                outcome.emit(ERROR_CHANNEL, table)
+                outcome.counts["errors"] += rows.num_rows
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:

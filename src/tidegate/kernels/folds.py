@@ -50,7 +50,7 @@ class FoldKernel(KeyedKernel):
         [input] = plan.inputs
         self.columns = KeyColumns.of(input)
         self.emission = plan.emission
-        self.accumulators = Accumulators(plan.input.aggregates)
+        self.accumulators = Accumulators(plan.input.computed)
         self.emitter = session_emit(plan.emission, self.accumulators)
         super().__init__(plan, KeyedInput(input, FoldPreAggregate(self.columns, self.accumulators)))
 

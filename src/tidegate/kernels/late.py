@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.kernels.windows.slices import Number
-from tidegate.plan.channels import LATE_COLUMNS
+from tidegate.plan.channels import late_columns
 from tidegate.plan.policies import Drop, LatePolicy, Reassign, SideOutput
 from tidegate.plan.schema import TIMESTAMP
 
@@ -115,7 +115,8 @@ class SideOutputRouter:
             end,
             pa.array(np.full(count, self.lateness)),
         )
-        for field, column in zip(LATE_COLUMNS, values, strict=True):
+        columns = late_columns(rows.schema.field(self.time).type)
+        for field, column in zip(columns, values, strict=True):
             rows = rows.append_column(field, column.cast(field.type))
         return rows
 

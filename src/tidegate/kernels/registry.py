@@ -13,6 +13,7 @@ from tidegate.kernels.contract import (
     Clock,
     Input,
     Kernel,
+    KeyedKernel,
     Outcome,
     Unpack,
     retractions_first,
@@ -49,9 +50,9 @@ KERNELS: dict[tuple[type, ...], Callable[[Any], Kernel]] = {
 }
 
 
-def kernels_of(dataflow: Dataflow) -> list[Kernel]:
-    """The kernel of each vertex."""
-    return [_placed(vertex) for vertex in dataflow.vertices]
+def kernels_of(dataflow: Dataflow, *, ansi: bool = True) -> list[Kernel]:
+    """The kernel of each vertex; in Spark's ANSI mode, the default, results that overflow are errors."""
+    return [_placed(vertex, ansi) for vertex in dataflow.vertices]
 
 
 def unpack_of(dataflow: Dataflow, kernels: Sequence[Kernel], channel: str) -> Unpack:
@@ -62,9 +63,11 @@ def unpack_of(dataflow: Dataflow, kernels: Sequence[Kernel], channel: str) -> Un
     return lambda tables: tables[-1].cast(schema)
 
 
-def _placed(vertex: Vertex) -> Kernel:
+def _placed(vertex: Vertex, ansi: bool) -> Kernel:
     operator, output_channel = vertex.operator, vertex.channel or MAIN
     kernel = KERNELS[type(operator), *map(type, operator.windows)](operator)
+    if isinstance(kernel, KeyedKernel):
+        kernel.reports_overflow = ansi
     inputs = list(zip(vertex.edges, kernel.inputs, strict=True))
     for edge, input in inputs:
         input.connect(edge.name)

@@ -1,4 +1,4 @@
-"""Rows as JSON text, as Spark's `to_json` writes them: how the errors channel shows invalid rows."""
+"""Rows as JSON text, as Spark writes them with six digits of a second: what `errors` shows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _instant(value: datetime, zone: tzinfo) -> str:
         local = value if value.tzinfo is None else value.astimezone(zone)
     except OverflowError:  # on the first or the last day of the calendar
         local = value
-    return local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return local.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _interval(value: timedelta) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.columnar.hashing import hash_columns, mix
-from tidegate.plan.schema import is_key_type
+from tidegate.plan.schema import is_flat_type
 from tidegate.plan.steps import Policy
 
 #: Each part of the score: its weight, and the value at which it counts in full.
@@ -137,7 +137,7 @@ def shed(rows: pa.Table, decision: Decision, priority: str | None = None) -> np.
     """Which rows of a batch are shed; `priority` is the column that says how important they are."""
     if not decision.probability:
         return np.zeros(rows.num_rows, dtype=bool)
-    hashed = [field.name for field in rows.schema if is_key_type(field.type)]
+    hashed = [field.name for field in rows.schema if is_flat_type(field.type)]
     batch = mix(np.array([decision.batch], dtype=np.uint64))
     chance = mix(hash_columns(rows.select(hashed)) ^ batch) >> np.uint64(11)
     share = np.ones(rows.num_rows) if priority is None else _shares(rows.column(priority))

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.columnar.hashing import flat_table
 from tidegate.errors import StateError
 
 _MAGIC, _VERSION = b"tidegate snapshot ", 1
@@ -115,6 +116,7 @@ def _order(keys: pa.Table, rows: int) -> pa.Array:
     """The rows in the order of their keys, null behind all values."""
     if not keys.num_columns:
         return pa.array(range(rows), pa.int64())
+    keys = flat_table(keys)
     by = [(f"k{index}", "ascending") for index in range(keys.num_columns)]
     named = keys.rename_columns([name for name, _ in by])
     return pc.sort_indices(named, sort_keys=by)

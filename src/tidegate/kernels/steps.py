@@ -173,4 +173,11 @@ def _spark_schema(step: Map, schema: pa.Schema) -> pa.Schema:
             raise TypeMismatch(
                 f"{step} gives back: column {name!r} has type {kind}, which Spark has not; cast it"
             )
-    return pa.schema([pa.field(field.name, counterpart(field.type)) for field in schema])
+    made = (pa.field(field.name, counterpart(field.type)) for field in schema)
+    return pa.schema([_known(field, step.schema) for field in made])
+
+
+def _known(field: pa.Field, rows: pa.Schema) -> pa.Field:
+    """A column that a function has left as it was, by its name and type, keeps its collation."""
+    same = field.name in rows.names and rows.field(field.name).type == field.type
+    return field.with_metadata(rows.field(field.name).metadata) if same else field

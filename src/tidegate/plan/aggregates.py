@@ -55,6 +55,9 @@ class Aggregate(ABC):
     #: What each parameter beside the column is: `{"q": "a number between 0 and 1"}`.
     meanings: ClassVar[Mapping[str, str]] = {}
 
+    #: Does it tell values apart, or put them in order? Then text with a collation is refused.
+    compares: ClassVar[bool] = True
+
     def __init__(self, column: str | None) -> None:
         self.column = column
 
@@ -78,6 +81,14 @@ class Aggregate(ABC):
     @abstractmethod
     def finish(self, state: State) -> pl.Expr:
         """The result of one state."""
+
+    def for_type(self, column_type: pa.DataType | None) -> Aggregate:
+        """The aggregate as it is computed over a column of this type."""
+        return self
+
+    def overflow(self, state: State) -> pl.Expr | None:
+        """Where the result is null since it does not fit its type; None if it always does."""
+        return None
 
     def parameters(self) -> dict[str, object]:
         """The arguments, apart from the column."""

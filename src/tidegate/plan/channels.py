@@ -20,6 +20,16 @@ LATE_COLUMNS = (
     pa.field("late_window_end", TIMESTAMP),
     pa.field("allowed_lateness", pa.duration("us")),
 )
+
+
+def late_columns(time: pa.DataType) -> tuple[pa.Field, ...]:
+    """What the channel adds for rows whose event times have a type; bounds of windows have it, too."""
+    return tuple(
+        field.with_type(time) if field.name.startswith("late_window") else field
+        for field in LATE_COLUMNS
+    )
+
+
 REJECTED_COLUMNS = (
     pa.field("reason", pa.string()),
     pa.field("lag", pa.duration("us")),

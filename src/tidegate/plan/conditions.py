@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
+from tidegate.plan.schema import refuse_collation
 
 #: What makes an expression look at more than one row.
 _OVER_ROWS = {
@@ -24,6 +25,8 @@ def check_condition(text: str, schema: pa.Schema, name: str = "when") -> None:
     except Exception as error:  # what Polars raises here depends on what is wrong
         columns = ", ".join(schema.names)
         raise PlanError(f"{given} is no condition over {columns}: {error}") from None
+    for column in condition.meta.root_names():
+        refuse_collation(schema.field(column), f"{given}: column")
     if answer != pl.Boolean:
         raise TypeMismatch(f"{given} is {answer}; a condition is true or false")
     if _OVER_ROWS & set(_words(json.loads(condition.meta.serialize(format="json")))):

@@ -49,6 +49,9 @@ def _is_anything(_: pa.DataType) -> bool:
     return True
 
 
+#: How dates are read: as their midnight in the session's time zone, as Spark casts them.
+DATE = "date"
+
 #: Another name for `unixtimestamp_s`.
 UNIXTIMESTAMP = "unixtimestamp"
 
@@ -56,6 +59,7 @@ _BUILT_IN = {
     kind.name: kind
     for kind in (
         EventTimeType("timestamp", pa.types.is_timestamp, "timestamps"),
+        EventTimeType(DATE, pa.types.is_date, "dates"),
         EventTimeType("unixtimestamp_s", _is_number, "numbers"),
         EventTimeType(UNIXTIMESTAMP, _is_number, "numbers"),
         EventTimeType("unixtimestamp_ms", _is_whole, "whole numbers"),
@@ -81,7 +85,7 @@ class EventTimeTypes:
         >>> types = EventTimeTypes()
         >>> types.register("us_date", lambda v: pc.strptime(v, "%m/%d/%Y", "us", error_is_null=True))
         >>> types.list()
-        ['iso8601', 'timestamp', 'unixtimestamp', 'unixtimestamp_ms', 'unixtimestamp_s',
+        ['date', 'iso8601', 'timestamp', 'unixtimestamp', 'unixtimestamp_ms', 'unixtimestamp_s',
          'unixtimestamp_us', 'us_date']
         """
         if not _is_name(name):

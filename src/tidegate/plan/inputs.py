@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidegate.errors import PlanError, TypeMismatch
-from tidegate.plan.channels import LATE_COLUMNS, check_channel
+from tidegate.plan.channels import LATE_COLUMNS, check_channel, late_columns
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.policies import Drop, LatePolicy, SideOutput
-from tidegate.plan.schema import field_of, is_key_type, refuse_collisions
+from tidegate.plan.schema import field_of, is_key_type, refuse_collation, refuse_collisions
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros
 
@@ -28,11 +28,14 @@ class KeyBy:
 
     def __post_init__(self) -> None:
         for key in self.keys:
-            kind = field_of(self.input.schema, key, "key").type
+            field = field_of(self.input.schema, key, "key")
+            kind = field.type
+            refuse_collation(field, "key column")
             if not is_key_type(kind):
                 raise TypeMismatch(
                     f"key column {key!r} has type {kind}; keys can be booleans, numbers, decimals, "
-                    "text, binary, dates and timestamps (take a field of it, or turn it into text)"
+                    "text, binary, dates, times, intervals, and structs and arrays of these. Of a map, "
+                    f"F.array_sort(F.map_entries({key!r})) makes an array that can be a key"
                 )
         if len(set(self.keys)) != len(self.keys):
             raise PlanError(f"key columns are named twice: {', '.join(self.keys)}")
@@ -73,7 +76,8 @@ class Input:
             if step.side_channel is not None:
                 yield step.side_channel, [*step.schema]
         if self.late.channel is not None:
-            yield self.late.channel, [*self.upstream.schema, *LATE_COLUMNS]
+            rows = self.upstream
+            yield self.late.channel, [*rows.schema, *late_columns(rows.schema.field(rows.time).type)]
 
     def identity(self) -> Values:
         """The keys; of results of another operator also their event time."""

@@ -15,7 +15,7 @@ from tidegate.plan.conditions import check_condition
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.inputs import Input, KeyBy
 from tidegate.plan.operator import Operator
-from tidegate.plan.schema import TIMESTAMP, listed, readable, refuse_collisions
+from tidegate.plan.schema import listed, readable, refuse_collisions
 from tidegate.plan.sources import Node
 from tidegate.plan.time import Micros
 from tidegate.plan.windowing import WindowBy
@@ -69,6 +69,7 @@ class Keyed:
 
     rows: pa.Schema
     keys: tuple[str, ...]
+    time: str
 
     @property
     def others(self) -> list[str]:
@@ -111,7 +112,11 @@ class PairColumns:
         columns = [
             *(column("left", key) for key in left.keys),
             *(column("right", key) for key in right_keys),
-            *(pa.field(name, TIMESTAMP) for name in bounds),
+            *(
+                pa.field(name, one.rows.field(one.time).type)
+                for side, one in sides.items()
+                for name in window_names(side)
+            ),
             *(column("left", name) for name in left.others),
             *(column("right", name) for name in right.others),
         ]
@@ -251,7 +256,9 @@ class Join(Operator):
 
     @property
     def pair(self) -> PairColumns:
-        return PairColumns.of(*(Keyed(side.schema, side.input.keys) for side in self.sides))
+        return PairColumns.of(
+            *(Keyed(side.schema, side.input.keys, side.input.input.time) for side in self.sides)
+        )
 
     @property
     def schema(self) -> pa.Schema:

@@ -10,6 +10,7 @@ from tidegate.plan.channels import MAIN
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input, SideChannel
 from tidegate.plan.sources import Source, Upstream
+from tidegate.plan.time import Micros
 from tidegate.plan.windows import Window
 
 if TYPE_CHECKING:
@@ -108,6 +109,10 @@ class Operator:
     def side_outputs(self) -> Iterator[SideChannel]:
         """Where rows go that it, or a step before it, sets apart."""
         return (sent for one in self.inputs for sent in one.side_outputs)
+
+    def watermark_delay(self, one: Input) -> Micros:
+        """How far the watermark of an input lies behind that of the operator it reads."""
+        return one.upstream.watermark_delay
 
     def only(self, columns: set[str]) -> Self:
         """The operator, if nobody reads other columns of its results."""

@@ -13,6 +13,12 @@ RESERVED_PREFIX = "__tidegate"
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
+#: Metadata of fields: by which collation Spark compares their text, if it does not compare bytes.
+_COLLATION = b"collation"
+
+#: Metadata of fields of structs that stand for a type which Arrow has none for.
+_MARKED_STRUCTS = {b"variant", b"geometry", b"geography"}
+
 
 def field_of(schema: pa.Schema, name: object, what: str) -> pa.Field:
     """The field, or an error that says what was looked for and what there is."""
@@ -29,6 +35,33 @@ def readable(schema: pa.Schema, name: str, what: str) -> pa.Field:
     if pa.types.is_null(field.type):
         raise TypeMismatch(f"{what}: column {name!r} has a type that Arrow cannot hold; drop or cast it")
     return field
+
+
+def collated(field: pa.Field, collation: str) -> pa.Field:
+    """The field of text that Spark compares by a collation: kernels carry it, and compare bytes."""
+    return field.with_metadata({_COLLATION: collation})
+
+
+def collation_of(field: pa.Field) -> str | None:
+    """The collation of a field, or of a part of it; None if it is compared byte by byte."""
+    own = (field.metadata or {}).get(_COLLATION)
+    if own is not None:
+        return str(own.decode())
+    kind = field.type
+    parts = (kind.field(place) for place in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    return next((found for part in parts if (found := collation_of(part)) is not None), None)
+
+
+def refuse_collation(field: pa.Field, what: str) -> None:
+    """Where values are compared, those of a collation would be told apart that Spark takes for equal."""
+    collation = collation_of(field)
+    if collation is not None:
+        name = field.name
+        raise TypeMismatch(
+            f"{what} {name!r} has the collation {collation}, and values are compared byte by byte here; "
+            f"use df.withColumn({name!r}, F.collate({name!r}, 'UTF8_BINARY')), with F.lower({name!r}) "
+            "inside if upper and lower case are the same"
+        )
 
 
 def refuse_collisions(taken: Iterable[str], added: Iterable[str], what: str | Term) -> None:
@@ -63,10 +96,25 @@ def shortened(names: Sequence[str], most: int = 12) -> str:
 
 def listed(schema: pa.Schema) -> str:
     """Columns with their types, as messages show them."""
-    return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
+    return "(" + ", ".join(f"{field.name}: {_type_text(field)}" for field in schema) + ")"
+
+
+def _type_text(field: pa.Field) -> str:
+    collation = collation_of(field)
+    return str(field.type) if collation is None else f"{field.type} collate {collation}"
 
 
 def is_key_type(kind: pa.DataType) -> bool:
+    """Can Spark tell values of the type apart, and put them in order? Maps and variants it cannot."""
+    if pa.types.is_struct(kind):
+        marked = any(_MARKED_STRUCTS & set(part.metadata or ()) for part in kind)
+        return not marked and all(is_key_type(part.type) for part in kind)
+    if pa.types.is_list(kind):
+        return is_key_type(kind.value_type)
+    return is_flat_type(kind) or pa.types.is_duration(kind) or pa.types.is_time64(kind)
+
+
+def is_flat_type(kind: pa.DataType) -> bool:
     checks = (
         pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
         pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
@@ -114,6 +162,6 @@ def is_known(kind: pa.DataType) -> bool:
             map(is_known, parts)
         )
     others = (pa.types.is_duration, pa.types.is_time64, pa.types.is_null)
-    return (is_key_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
+    return (is_flat_type(kind) or any(check(kind) for check in others)) and not pa.types.is_decimal256(
         kind
     )

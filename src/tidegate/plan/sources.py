@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.plan.nodes import Output
 from collections.abc import Mapping
 
-from tidegate.plan.event_time import EVENT_TIME, EVENT_TIME_TYPES, At
+from tidegate.plan.event_time import DATE, EVENT_TIME, EVENT_TIME_TYPES, At
 from tidegate.plan.schema import TIMESTAMP, refuse_collisions
 from tidegate.plan.time import Duration, micros
 
@@ -271,7 +271,8 @@ class Derived:
         return replace(self, input=self.input.only(columns))
 
     def label(self) -> str:
-        return f"Events[time={self.time}, watermark_delay={render(self.watermark_delay)}]"
+        at_most = "at most " if self.time == "window_start" else ""  # it depends on who reads them
+        return f"Events[time={self.time}, watermark_delay={at_most}{render(self.watermark_delay)}]"
 
 
 @dataclass(frozen=True)
@@ -391,7 +392,7 @@ def declare_source(
     idle_after: Duration | None = None,
 ) -> Source:
     """The source of rows of this schema; where they have no timestamp of their own they get one more."""
-    declared = _declared(time, time_type)
+    declared = _declared(time, time_type or _own_type(schema, time))
     if isinstance(declared, EventTime):
         declared.validate(schema, EVENT_TIME_TYPES)
     own = isinstance(declared, EventTime) and declared.native
@@ -406,6 +407,12 @@ def declare_source(
         max_future=_optional(max_future, "max_future") or MAX_FUTURE,
         idle_after=_optional(idle_after, "idle_after"),
     )
+
+
+def _own_type(schema: pa.Schema, time: Time) -> str | None:
+    """How a column is read that is no timestamp but says by its type what it is."""
+    dates = isinstance(time, str) and time in schema.names and pa.types.is_date(schema.field(time).type)
+    return DATE if dates else None
 
 
 def _declared(time: Time, time_type: str | None) -> EventTime | ProcessingTime:

@@ -37,6 +37,9 @@ _UNITS = {
     Micros(604_800_000_000): ("w", "week", "weeks"),
 }
 _FACTOR = {name: factor for factor, names in _UNITS.items() for name in names}
+_INTERVAL = re.compile(r"\s*interval\b\s*(.*)", re.IGNORECASE | re.DOTALL)
+_QUOTED = re.compile(r"([+-]?)\s*'\s*([+-]?)([^']*)'\s*([a-zµ]*)\s*(?:to\s+([a-z]+))?\s*", re.IGNORECASE)
+_FIELDS = ("day", "hour", "minute", "second")
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)", re.IGNORECASE)
 LONGEST = Micros(36_500 * 86_400_000_000)
 
@@ -77,13 +80,14 @@ def _from_timedelta(value: timedelta) -> Micros:
 def _parse(text: object, what: str) -> Micros:
     if not isinstance(text, str):
         raise DurationError(f"{what} must be a timedelta or text such as '10 seconds', got {text!r}")
+    given, text = text, _without_interval(text)
     position, total = 0, 0.0
     while position < len(text.rstrip()):
         part = _PART.match(text, position)
         unit = part and _FACTOR.get(part[2].lower())
         if not part or not unit:
             raise DurationError(
-                f"{what}: cannot read {text!r} as a duration; write a number and a unit, "
+                f"{what}: cannot read {given!r} as a duration; write a number and a unit, "
                 "such as '250 ms', '10 seconds', '1 hour 30 minutes' (units: us, ms, s, min, h, d, w)"
             )
         total += float(part[1]) * unit
@@ -91,3 +95,29 @@ def _parse(text: object, what: str) -> Micros:
     if position == 0:
         raise DurationError(f"{what}: an empty text is not a duration")
     return Micros(round(total))
+
+
+def _without_interval(text: str) -> str:
+    """Spark's spelling as ours: `interval '5' hours` is `5 hours`."""
+    prefixed = _INTERVAL.fullmatch(text)
+    if prefixed is None:
+        return text
+    quoted = _QUOTED.fullmatch(prefixed[1])
+    if quoted is None:
+        return prefixed[1] or text
+    outer, inner, value, unit, last = quoted.groups()
+    sign = "-" if (outer == "-") != (inner == "-") else ""
+    if last is None:
+        return f"{sign}{value} {unit}"
+    return _fields(sign, value, unit.lower(), last.lower()) or text
+
+
+def _fields(sign: str, value: str, first: str, last: str) -> str | None:
+    """`1 02:30` from day to minute as `1 day 02 hour 30 minute`."""
+    if first not in _FIELDS or last not in _FIELDS:
+        return None
+    units = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
+    numbers = re.split(r"[ :]", value.strip())
+    if len(numbers) != len(units):
+        return None
+    return " ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True))

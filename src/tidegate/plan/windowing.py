@@ -23,10 +23,17 @@ from tidegate.plan.policies import (
     OnWindowClose,
     Retracting,
 )
-from tidegate.plan.schema import field_of, readable, refuse_collisions, refuse_unusable
+from tidegate.plan.schema import (
+    collation_of,
+    field_of,
+    readable,
+    refuse_collation,
+    refuse_collisions,
+    refuse_unusable,
+)
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros, render
-from tidegate.plan.windows import Window
+from tidegate.plan.windows import Hopping, Window
 
 _CHANGELOG = Term("tg.emit.changelog()", sql="EMIT CHANGES", yaml="'emit: changelog'")
 _ON_WINDOW_CLOSE = Term(
@@ -155,12 +162,24 @@ class Aggregation:
     @property
     def bounds(self) -> tuple[pa.Field, ...]:
         """The columns that say which window a result is of."""
-        return () if self.by_row or self.folds else WINDOW_COLUMNS
+        if self.by_row or self.folds:
+            return ()
+        rows = self.input.input.input
+        return tuple(bound.with_type(rows.schema.field(rows.time).type) for bound in WINDOW_COLUMNS)
 
     @property
     def schema(self) -> pa.Schema:
         results = [self._result_field(name, aggregate) for name, aggregate in self.aggregates]
         return pa.schema([*self._own_columns(), *self.bounds, *results])
+
+    @property
+    def computed(self) -> tuple[tuple[str, Aggregate], ...]:
+        """The aggregates as they are computed over the types of their columns."""
+        types = self.input.schema
+        return tuple(
+            (name, one.for_type(None if one.column is None else types.field(one.column).type))
+            for name, one in self.aggregates
+        )
 
     def _own_columns(self) -> list[pa.Field]:
         rows = self.input.schema
@@ -173,7 +192,7 @@ class Aggregation:
         types = self.schema
         return [
             {"name": name, **aggregate.identity(), "type": str(types.field(name).type)}
-            for name, aggregate in self.aggregates
+            for name, aggregate in self.computed
         ]
 
     def label(self) -> str:
@@ -190,11 +209,28 @@ class Aggregation:
                 " for a median",
             )
         column = aggregate.column
-        given = None if column is None else readable(self.input.schema, column, str(aggregate)).type
+        if column is None:
+            return pa.field(name, aggregate.output_type(None))
+        field = readable(self.input.schema, column, str(aggregate))
+        if aggregate.compares:
+            refuse_collation(field, f"{name}={aggregate}: column")
         try:
-            return pa.field(name, aggregate.output_type(given))
+            return _like(field, pa.field(name, aggregate.output_type(field.type)))
         except TypeError as error:
-            raise TypeMismatch(f"{name}={aggregate}: column {column!r} is {given}; {error}") from None
+            raise TypeMismatch(
+                f"{name}={aggregate}: column {column!r} is {field.type}; {error}"
+            ) from None
+
+
+def _like(column: pa.Field, result: pa.Field) -> pa.Field:
+    """The field of a result; one that holds values of a column, or lists of them, has its collation."""
+    if collation_of(column) is None:
+        return result
+    if result.type == column.type:
+        return column.with_name(result.name).with_nullable(True)
+    if pa.types.is_list(result.type) and result.type.value_type == column.type:
+        return result.with_type(pa.list_(column.with_name("element").with_nullable(True)))
+    return result
 
 
 @dataclass(frozen=True)
@@ -349,6 +385,16 @@ class Emit(Operator):
         if window.length is None:
             return times
         return times | {"window_start": Micros(lateness + window.length)}
+
+    def watermark_delay(self, one: Input) -> Micros:
+        """Windows that read others by their start wait for the last that begins before their end."""
+        upstream, reader = one.upstream, self.windowed.window
+        above = upstream.operator if upstream.time == "window_start" else None
+        read = above.windowed.window if isinstance(above, Emit) else None
+        if above is None or not isinstance(read, Hopping) or not isinstance(reader, Hopping):
+            return upstream.watermark_delay
+        longest = max(0, read.size - read.last_start_before_ends(reader))
+        return Micros(above.times["window_end"] + longest)
 
     @property
     def order(self) -> tuple[str, ...]:

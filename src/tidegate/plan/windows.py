@@ -1,6 +1,7 @@
 """Window specifications: frozen values that say which rows belong together."""
 
 from dataclasses import dataclass
+from math import gcd
 from typing import ClassVar
 
 from tidegate.plan.identity import Registered
@@ -55,6 +56,14 @@ class Hopping(Window):
     @property
     def length(self) -> Micros:
         return self.size
+
+    def last_start_before_ends(self, of: "Hopping") -> Micros:
+        """How long before an end of other windows the last window that begins before it does, at least.
+
+        Starts and ends lie on two grids; what they have in common is the distance of the closest pair.
+        """
+        common = gcd(self.slide, of.slide)
+        return Micros((of.offset + of.size - self.offset) % common or common)
 
     def __str__(self) -> str:
         offset = f", offset={render(self.offset)}" if self.offset else ""

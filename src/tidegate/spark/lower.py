@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 from tidegate.columnar import ipc
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of
-from tidegate.errors import PlanError
-from tidegate.kernels.contract import Clock, Kernel, Unpack
+from tidegate.errors import PlanError, ResultOverflow
+from tidegate.kernels.contract import Clock, Kernel, Outcome, Unpack
 from tidegate.kernels.late import THE_END
 from tidegate.kernels.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
 from tidegate.kernels.registry import kernels_of, unpack_of
 from tidegate.kernels.routes import Route, Routes
 from tidegate.optimize import optimize
-from tidegate.plan.channels import MAIN
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import Output
 from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
@@ -30,7 +30,7 @@ from tidegate.spark.load_shedding import Decisions
 from tidegate.spark.processor import KernelProcessor
 from tidegate.spark.python_stages import MESSAGE, ArrowMap, PythonStages
 from tidegate.spark.schema import spark_schema
-from tidegate.spark.session import prepare_session, shuffle_partitions
+from tidegate.spark.session import is_ansi, prepare_session, shuffle_partitions
 from tidegate.spark.sources.reading import Reading
 from tidegate.state.pages import BucketState, MemoryPages, state_of
 
@@ -51,6 +51,8 @@ class TaskSettings:
     decisions: Decisions | None = None
     #: What is checked before state is committed.
     ownership: Ownership | None = None
+    #: Is a result that overflows an error? So it is in Spark's ANSI mode; else it is null.
+    ansi: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class PhysicalPlan:
         If some results are left out before they are written, whoever does that counts them.
         """
         ownership = self.settings.ownership
-        merge = partial(_merge_stream, ownership) if frames[0].isStreaming else merge_batch
+        batch = partial(merge_batch, strict=self.settings.ansi)
+        merge = partial(_merge_stream, ownership) if frames[0].isStreaming else batch
         reading = Reading(self.dataflow.sources, frames, self.stages, self.settings.progress)
         observed = _counter_columns(self.dataflow, results=counts_results)
         return through(self, reading.messages, merge).observe(OBSERVATION, *observed)
@@ -102,7 +105,7 @@ def lower(dataflow: Dataflow, buckets: int, settings: TaskSettings | None = None
     labels, settings = bucket_labels(buckets), settings or TaskSettings()
     return PhysicalPlan(
         dataflow,
-        kernels_of(dataflow),
+        kernels_of(dataflow, ansi=settings.ansi),
         PythonStages(labels, settings.decisions),
         identity_of(dataflow, len(labels), ipc.VERSION),
         settings,
@@ -150,7 +153,9 @@ def to_df(
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
         prepare_session(frames[0])
-    physical = lower(dataflow, shuffle_partitions(frames[0]) if buckets is None else buckets)
+    settings = TaskSettings(ansi=is_ansi(frames[0].sparkSession))
+    buckets = shuffle_partitions(frames[0]) if buckets is None else buckets
+    physical = lower(dataflow, buckets, settings)
     return physical.channel(MAIN, physical.packed(frames))
 
 
@@ -159,10 +164,13 @@ def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, 
     return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
 
 
-def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> DataFrame:
+def merge_batch(
+    messages: DataFrame, work: Work, plan: str, *, now: int = 0, strict: bool = False
+) -> DataFrame:
     """The same kernel over all rows at once, and over stored pages where there are any.
 
-    Nothing is late, and at the end everything closes. `now` is the batch's own time.
+    Nothing is late, and at the end everything closes. `now` is the batch's own time. If it is `strict`,
+    a result that overflows is an error: nobody reads the errors of a batch.
     """
 
     def merge(group: pa.Table) -> pa.Table:
@@ -176,10 +184,22 @@ def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> 
             for inputs, watermark in ((in_order(own), None), ([], THE_END)):
                 if own or pages:  # a bucket may have nothing but counts that pass by
                     outcome = work.kernel.step(state, inputs, Clock(watermark, now))
+                    if strict:
+                        _refuse_overflow(outcome)
                     out += outcome.messages(bucket, work.vertex)
         return pa.Table.from_batches([message_batch(out)])
 
     return messages.groupBy("bucket").applyInArrow(merge, MESSAGE)
+
+
+def _refuse_overflow(outcome: Outcome) -> None:
+    for channel, tables in outcome.tables:
+        if channel == ERROR_CHANNEL:
+            reason, row = tables[-1].slice(0, 1).to_pylist()[0].values()
+            raise ResultOverflow(
+                f"{reason}, in the result {row}; cast the column to a wider type, or set "
+                "spark.sql.ansi.enabled to false to have null"
+            )
 
 
 def page_messages(pages: DataFrame) -> DataFrame:

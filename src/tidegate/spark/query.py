@@ -43,6 +43,7 @@ from tidegate.spark.pass_through import PassThrough
 from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
 from tidegate.spark.session import (
     SAFE_FORMAT,
+    is_ansi,
     prepare_session,
     refuse_speculation,
     shuffle_partitions,
@@ -204,7 +205,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     with opened.state_format(session):
         buckets = opened.buckets or shuffle_partitions(frames[0])
         buckets = buckets if options.buckets is None else options.buckets
-        physical = lower(dataflow, buckets, opened.task_settings(dataflow))
+        physical = lower(dataflow, buckets, opened.task_settings(dataflow, is_ansi(session)))
         packed = physical.packed(frames, counts_results=options.selects is None)
         return _launch(physical, packed, frames, options, opened)
 
@@ -252,11 +253,12 @@ class OpenedCheckpoint:
                 on_driver_with_session(spark, partial(check_whole, checkpoint=self.checkpoint))
             yield
 
-    def task_settings(self, dataflow: Dataflow) -> TaskSettings:
+    def task_settings(self, dataflow: Dataflow, ansi: bool) -> TaskSettings:
         return TaskSettings(
             ProgressFile(self.checkpoint).path if dataflow.may_be_idle else None,
             Decisions(self.checkpoint) if dataflow.shedding else None,
             self.ownership,
+            ansi,
         )
 
 

@@ -56,6 +56,11 @@ def shuffle_partitions(df: DataFrame) -> int:
     return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
 
 
+def is_ansi(spark: SparkSession) -> bool:
+    """Are results that overflow errors in this session?"""
+    return spark.conf.get("spark.sql.ansi.enabled", "true") != "false"
+
+
 def prepare_session(df: DataFrame) -> None:
     """Make sure the session can keep the state; queries started before are not affected."""
     if has_jvm():

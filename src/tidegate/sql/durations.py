@@ -30,6 +30,9 @@ def _written(text: Text, span: Span, what: str) -> str:
         if value.kind in ("string", "number") and [part.kind for part in unit] in ([], ["word"]):
             number = value.value if value.kind == "string" else value.text
             return " ".join([sign + number, *(part.text for part in unit)])
+    if inner.says(0, "INTERVAL") and len(inner) > 4 and inner.tokens[1].kind in ("string", "number"):
+        # Several units, such as 2 hours 30 minutes, or '1 02:30' DAY TO MINUTE.
+        return " ".join(part.text for part in inner.tokens)
     raise text.refuse(
         span, f"{what} is an interval, such as INTERVAL '10' SECOND or INTERVAL '90 minutes'"
     )

@@ -25,7 +25,7 @@ from tidegate.kernels.rows.row_table import RowLayout, in_arrival_order, row_inp
 from tidegate.kernels.sessions.store import END, SessionStore
 from tidegate.plan.channels import REJECTED, REJECTED_COLUMNS
 from tidegate.plan.pass_through import Admit
-from tidegate.plan.schema import TIMESTAMP, is_key_type
+from tidegate.plan.schema import TIMESTAMP, is_flat_type
 from tidegate.plan.sla import JITTER, LAG, RATE, REASONS, Budget, Sla
 from tidegate.state.pages import KEY, BucketState
 
@@ -148,7 +148,7 @@ class RowsByStream:
         streams = self.layout.key_table(rows)
         if self.sla.shards == 1:
             return streams
-        hashed = [field.name for field in self.layout.schema if is_key_type(field.type)]
+        hashed = [field.name for field in self.layout.schema if is_flat_type(field.type)]
         shard = hash_columns(rows.select(hashed)) % np.uint64(self.sla.shards)
         return streams.append_column(SHARD, pa.array(shard.astype(np.int32)))
 

@@ -65,7 +65,7 @@ class SlidingKernel(KeyedKernel):
         assert isinstance(window, Sliding)
         self.window = window
         self.layout = RowLayout.of(input)
-        self.accumulators = Accumulators(plan.input.aggregates)
+        self.accumulators = Accumulators(plan.input.computed)
         self.table = RowTable("rows", TIME, max(1, window.lookback + window.reach))
         preaggregate = SlidingPreAggregate(self.layout, window, self.accumulators)
         super().__init__(plan, row_input(input, self.layout, preaggregate))

@@ -75,7 +75,7 @@ class SessionKernel(KeyedKernel):
         assert isinstance(window, Session)
         self.emission = plan.emission
         self.window = window
-        self.accumulators = Accumulators(plan.input.aggregates)
+        self.accumulators = Accumulators(plan.input.computed)
         self.lateness = AllowedLatenessTracker(input.lateness)
         self.emitter = session_emit(plan.emission, self.accumulators)
         preaggregate = SessionPreAggregate(self.columns, window, self.accumulators)

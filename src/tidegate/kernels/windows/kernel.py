@@ -66,7 +66,7 @@ class SliceKernel(KeyedKernel):
         assert isinstance(window, Hopping)
         self.emission = plan.emission
         self.slicing = Slicing(window)
-        self.accumulators = Accumulators(plan.input.aggregates)
+        self.accumulators = Accumulators(plan.input.computed)
         self.lateness = AllowedLatenessTracker(input.lateness)
         self.emitter = window_emit(plan.emission)
         preaggregate = SlicePreAggregate(self.columns, self.slicing, self.accumulators)

@@ -49,6 +49,8 @@ def _read(type: EventTimeType, value: Column, kind: DataType) -> Column:
     match type.name:
         case "timestamp":
             return _timestamp(value, kind)
+        case "date":
+            return value.cast("timestamp")
         case "unixtimestamp" | "unixtimestamp_s":
             return _seconds(value, kind)
         case "unixtimestamp_ms":

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from tidegate.kernels.invalid_rows import INVALID_ROW, REASON_END
 from tidegate.kernels.row_text import row_texts
-from tidegate.plan.schema import TIMESTAMP
+from tidegate.plan.schema import TIMESTAMP, collation_of
 from tidegate.plan.sources import Source
 
 #: Why a decoded row is invalid, null where it is valid; and where it came from, as a struct.
@@ -36,6 +36,18 @@ NOT_UTF_8 = "the payload is not valid UTF-8"
 NOT_JSON = "the payload is not a JSON object"
 
 _OFFSET = re.compile(r"(Z|(UTC|GMT|UT)?((?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d\d))?)?)")
+
+
+#: Spark's own format has milliseconds.
+_TO_THE_MICROSECOND = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def row_json(row: Column) -> Column:
+    """A row, or the origin of one, as JSON text that Spark's `from_json` reads back."""
+    return F.to_json(row, _TO_THE_MICROSECOND)
 
 
 # -- decoded rows ---------------------------------------------------------------------------------
@@ -71,7 +83,7 @@ def valid(rows: DataFrame) -> DataFrame:
 
 def invalid(rows: DataFrame) -> DataFrame:
     """The others, as the errors channel has them."""
-    reason, row = F.col(INVALID).alias("reason"), F.to_json(ORIGIN).alias("row")
+    reason, row = F.col(INVALID).alias("reason"), row_json(F.col(ORIGIN)).alias("row")
     return rows.where(F.col(INVALID).isNotNull()).select(reason, row)
 
 
@@ -83,7 +95,12 @@ def carrier(source: Source) -> str:
 
     One more column, null almost everywhere, would slow down the hand-over of every row.
     """
-    texts = [f.name for f in source.schema if f.type == pa.string() and f.name != source.time]
+    texts = [
+        f.name
+        for f in source.schema
+        # Spark does not mix text of one collation with text of another.
+        if f.type == pa.string() and collation_of(f) is None and f.name != source.time
+    ]
     return texts[0] if texts else INVALID_ROW
 
 

@@ -28,6 +28,7 @@ from tidegate.spark.sources.invalid_rows import (
     carrier,
     has_origin,
     mark,
+    row_json,
     with_origin,
 )
 from tidegate.spark.sources.packing import HIGHEST_TIME, PACKED, Packing
@@ -101,11 +102,11 @@ def _columns(source: Source, df: DataFrame, gap: str | None) -> dict[str, Column
     on the route: PySpark stumbles over names with dots and backticks.
     """
     time, valid, reason = _time(source, df)
-    whole = F.to_json(F.struct("*"))
+    whole = row_json(F.struct("*"))
     if has_origin(df):
         # Of what was decoded from text, the text says more than the columns do.
         valid, reason = valid & df[INVALID].isNull(), F.coalesce(df[INVALID], reason)
-        whole = F.to_json(df[ORIGIN])
+        whole = row_json(df[ORIGIN])
     columns = {source.time: F.when(valid, time)}
     columns |= {name: df[quoted(name)] for name in source.schema.names if name != source.time}
     if gap is not None:
