@@ -16,7 +16,8 @@ from tests.support.samples import sample
 from tidegate.errors import PlanError
 from tidegate.kernels import aggregates as a
 from tidegate.kernels.aggregate_registry import AGGREGATES
-from tidegate.plan.aggregates import Aggregate, State, check_every_expression, misread
+from tidegate.plan.aggregates import Aggregate, State
+from tidegate.plan.expressions import check_every_expression, misread
 from tidegate.testing.table import instant_of
 
 X, Y, Z = pl.col("x"), pl.col("y"), pl.col("z")

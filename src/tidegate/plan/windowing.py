@@ -9,9 +9,10 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, Sentence, Term, TypeMismatch
-from tidegate.plan.aggregates import Aggregate, check_expressions
+from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import LATE_AT_WATERMARK, OP, WINDOW_COLUMNS
 from tidegate.plan.conditions import check_condition
+from tidegate.plan.expressions import check_expressions
 from tidegate.plan.identity import Values, typed
 from tidegate.plan.inputs import Input, KeyBy, check_late, refuse_moving_keys, tie_warning
 from tidegate.plan.operator import Operator
