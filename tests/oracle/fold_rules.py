@@ -16,6 +16,8 @@ class DedupeRules(Rules):
     def __init__(self, plan: Dedupe) -> None:
         super().__init__(plan)
         self.within = plan.within
+        #: By Spark's rules a row that the watermark has reached is late, whatever is remembered.
+        self.late_after = 0 if plan.rule else plan.within
         #: The event time of the first row of each id.
         self.seen: dict[Hashable, int] = {}
 
@@ -28,7 +30,7 @@ class DedupeRules(Rules):
         if self.key(row) in self.seen:
             result.counts["duplicates_filtered"] += 1
             return None
-        late = self.passed(self.instant(row) + self.within)
+        late = self.passed(self.instant(row) + self.late_after)
         counted = self._handled(row, result) if late else row
         if counted is not None:
             self.seen[self.key(row)] = self.instant(counted)

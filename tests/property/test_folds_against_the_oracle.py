@@ -52,6 +52,17 @@ def test_each_batch_lets_pass_what_the_rules_say(late, data):
     p.agrees(data.draw(programs_of(dedupes(late))))
 
 
+@pytest.mark.parametrize("rule", ["drop_duplicates", "drop_duplicates_within_watermark"])
+@p.EVERY_POLICY
+@few
+@given(data=st.data())
+def test_rules_of_spark_let_pass_what_the_rules_say(late, rule, data):
+    ids = ("ts", "user") if rule == "drop_duplicates" else data.draw(IDS)
+    ahead = data.draw(st.sampled_from([0, 5, 40]))
+    plan = dedupe_plan(0, on=ids, late=late, tolerance=ahead, schema=WITH_IDLE, rule=rule)
+    p.agrees(data.draw(programs_of(st.just(plan))))
+
+
 @p.EVERY_POLICY
 @few
 @given(data=st.data())

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
-from tests.spark.conftest import run
+from tests.spark.conftest import run, seconds
 from tidegate.errors import TypeMismatch
 
 NINES = Decimal("9" * 38)
@@ -240,3 +240,44 @@ def test_times_without_a_zone_give_bounds_without_one(spark):
         assert got.collect() == expected.collect()
         days = windows.events(time="window_end").window(tg.tumbling("1 day")).agg(n=tg.sum("n"))
         assert types(days.to_df())["window_start"] == "timestamp_ntz"
+
+
+# -- duplicates -----------------------------------------------------------------------------------
+
+
+def test_rules_for_duplicates_are_sparks(spark, click_stream, tmp_path):
+    """The row at 200 is late in both: the watermark passed it two batches before."""
+    batches = [
+        [(300, "a", 1.0), (300, "a", 2.0), (299, "b", 3.0)],
+        [(600, "c", 4.0), (296, "a", 5.0)],
+        [(601, "d", 6.0)],
+        [(200, "e", 7.0), (595, "a", 8.0), (600, "c", 9.0)],
+    ]
+    stream = click_stream(batches)
+    watermarked = stream.withWatermark("ts", "10 seconds")
+    events = tg.events(stream, time="ts", tolerance="10 seconds")
+    cases = {
+        "drop_duplicates": (["user", "ts"], watermarked.dropDuplicates(["user", "ts"])),
+        "drop_duplicates_within_watermark": (
+            ["user"],
+            watermarked.dropDuplicatesWithinWatermark(["user"]),
+        ),
+    }
+    for rule, (columns, theirs) in cases.items():
+        writer = theirs.writeStream.format("memory").queryName(rule).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "theirs" / rule)).start().awaitTermination()
+        ours = tg.sinks.memory()
+        run(events.dedupe(on=columns, rule=rule), tmp_path / rule, main=ours)
+        found = sorted((row["user"], seconds(row["ts"])) for row in ours.rows())
+        assert found == sorted((row.user, seconds(row.ts)) for row in spark.table(rule).collect())
+        assert ("e", 200) not in found
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+def test_a_batch_has_the_rows_that_are_far_ahead(spark):
+    df = spark.sql("SELECT timestamp'9990-01-01' AS ts UNION ALL SELECT timestamp'2024-01-01'")
+    for given in ({}, {"max_future": "1 minute"}):
+        counts = tg.events(df, time="ts", **given).window(tg.tumbling("1 day")).agg(n=tg.count())
+        assert counts.to_df().count() == 2

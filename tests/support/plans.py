@@ -12,7 +12,7 @@ from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match
 from tidegate.plan.nodes import Join, Plan
-from tidegate.plan.pass_through import Dedupe, Reorder
+from tidegate.plan.pass_through import Dedupe, Reorder, SparkRule
 from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.plan.sources import Source, Upstream
@@ -117,10 +117,11 @@ def dedupe_plan(
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
     feed: Upstream | None = None,
+    rule: SparkRule | None = None,
 ) -> Dedupe:
     """A plan that lets the first row of each id pass, as it runs."""
-    rows = feed or Source(schema, "ts", Micros(tolerance))
-    return optimize(Dedupe(KeyBy(rows, tuple(on)), Micros(within), late))
+    keyed = KeyBy(feed or Source(schema, "ts", Micros(tolerance)), tuple(on))
+    return optimize(Dedupe.by_rule(keyed, rule, late) if rule else Dedupe(keyed, Micros(within), late))
 
 
 def logical_join(

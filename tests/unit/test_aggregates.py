@@ -9,14 +9,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests.oracle import Oracle
+from tests.property.programs import STRATEGIES
 from tests.support.final_rows import final_rows
-from tests.support.plans import ROWS, TIMESTAMP, hopping, plan_of, sliding
+from tests.support.plans import ROWS, TIMESTAMP, hopping, plan_of, session, sliding
 from tidegate.dataflow.watermarks import WatermarkGenerator
-from tidegate.errors import NotMergeable, PlanError, TypeMismatch
+from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.kernels import aggregates as a
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.policies import Retracting
+from tidegate.plan.windows import AllTime
 from tidegate.testing import KernelHost
+from tidegate.testing.results import row_differences
 from tidegate.testing.table import instant_of
 
 MAP = pa.map_(pa.string(), pa.int64())
@@ -104,6 +108,38 @@ def test_a_changelog_balances_around_an_overflow():
         [("-U", None), ("+U", 2**63 - 1)],
     ]
     assert [batch.counts["errors"] for batch in batches] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("emission", STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.parametrize(
+    "window", [hopping(10), hopping(10, 3), session(5), AllTime(), sliding(5, 5)], ids=str
+)
+def test_every_strategy_emits_what_fits_and_null_for_the_rest(window, emission):
+    schema = pa.schema([("ts", TIMESTAMP), ("v", pa.int64()), ("d", pa.decimal128(38, 3))])
+    sums = (("s", a.Sum("v")), ("ds", a.Sum("d")), ("dm", a.Mean("d")), ("n", a.Count(None)))
+    try:
+        plan = plan_of(window, sums, keys=(), schema=schema, emission=emission, tolerance=15)
+    except EmissionRefused:
+        return  # folds retract, and windows around rows do not
+    chance, host, oracle = random.Random(5), KernelHost(plan), Oracle(plan)
+    most = Decimal("9" * 35 + ".999")
+    reported = 0
+    for batch in range(6):
+        rows = [
+            {
+                "ts": instant_of(batch * 8 + chance.randrange(12)),
+                "v": chance.choice([2**62, -(2**62), 2**62 + 5, 1, None]),
+                "d": chance.choice([most, most.copy_negate(), Decimal("0.001"), None]),
+            }
+            for _ in range(4)
+        ]
+        expected = oracle.batch(rows, host.watermark_micros)
+        got = host.batch(rows)
+        reported += got.counts["errors"]
+        assert not row_differences(plan, "main", expected.main, got.main)
+    end = host.end()
+    assert not row_differences(plan, "main", oracle.end().main, end.main)
+    assert reported + end.counts["errors"] > 0
 
 
 @pytest.mark.parametrize(

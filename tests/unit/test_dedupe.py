@@ -61,6 +61,53 @@ def duplicates(result):
     return result.counts["duplicates_filtered"]
 
 
+# -- rules of Spark's -----------------------------------------------------------------------------
+
+
+def test_by_sparks_rules_a_row_at_or_below_the_watermark_is_late():
+    """What is remembered does not matter: our own rule would let the row at 95 pass."""
+    for rule, on in (
+        ("drop_duplicates", ("user", "ts")),
+        ("drop_duplicates_within_watermark", ("user",)),
+    ):
+        host = KernelHost(dedupe_plan(0, on=on, tolerance=10, rule=rule))
+        host.batch([at(100, "a"), at(105, "b")])
+        got = host.batch([at(94, "old"), at(95, "at"), at(96, "new"), at(100, "a")])
+        assert passed(got, "user") == [(96, "new")]
+        assert (got.counts["late_rows"], got.counts["late_rows_at_watermark"]) == (2, 1)
+        assert duplicates(got) == 1
+        assert "late_rows_at_watermark" in compile(dedupe_plan(0, on=on, rule=rule)).counters
+
+
+def test_within_the_watermark_ids_are_remembered_for_the_tolerance():
+    host = KernelHost(dedupe_plan(0, tolerance=10, rule="drop_duplicates_within_watermark"))
+    host.batch([at(100, "a")])
+    host.batch([at(119, "b")])  # then W = 109
+    assert passed(host.batch([at(112, "a")])) == []
+    host.batch([at(120, "b")])  # then W = 110: the row at 100 lies the tolerance behind
+    assert passed(host.batch([at(112, "a")])) == [(112,)]
+
+
+def test_rules_are_told_apart():
+    assert dedupe_plan(0, rule="drop_duplicates_within_watermark").label() == (
+        "Dedupe[drop_duplicates_within_watermark, late=drop]"
+    )
+    with pytest.raises(PlanError) as refused:
+        dedupe_plan(0, on=("user",), rule="drop_duplicates")
+    assert str(refused.value) == (
+        "dedupe(rule='drop_duplicates') of user: without the event time 'ts' among the columns, ids "
+        "would be remembered for ever; add it, or use rule='drop_duplicates_within_watermark' or "
+        "within=…"
+    )
+    with pytest.raises(PlanError, match="did you mean 'drop_duplicates'"):
+        dedupe_plan(0, rule="dropDuplicates")
+    for both in ({}, {"within": "1 s", "rule": "drop_duplicates"}):
+        with pytest.raises(
+            PlanError, match="needs either within=…, how long ids are remembered, or rule="
+        ):
+            events().dedupe(on="user", **both)
+
+
 # -- which row counts -----------------------------------------------------------------------------
 
 
@@ -546,7 +593,7 @@ def test_ids_are_columns_that_are_there_and_can_be_compared():
     with pytest.raises(ColumnNotFound, match="'usr'"):
         events().dedupe(on="usr", within="1 s")
     with pytest.raises(TypeMismatch, match="keys can be booleans, numbers"):
-        dedupe_plan(1, schema=SCHEMA.append(pa.field("l", pa.list_(pa.int64()))), on=("l",))
+        dedupe_plan(1, schema=SCHEMA.append(pa.field("m", pa.map_(pa.string(), pa.int64()))), on=("m",))
     with pytest.raises(TypeMismatch, match="column 'odd' has a type that Arrow cannot hold"):
         dedupe_plan(1, schema=SCHEMA.append(pa.field("odd", pa.null())))
     with pytest.raises(DurationError):

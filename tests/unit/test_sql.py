@@ -82,6 +82,8 @@ def counted(window: str, clauses: str = "") -> Insert:
         ("TUMBLE(ts, INTERVAL '10' SECOND)", tg.tumbling("10 s")),
         ("tumble(ts, INTERVAL 10 SECONDS)", tg.tumbling("10 s")),
         ("TUMBLE(ts, INTERVAL '1 hour 30 minutes')", tg.tumbling("90 min")),
+        ("TUMBLE(ts, INTERVAL 1 HOUR 30 MINUTES)", tg.tumbling("90 min")),
+        ("TUMBLE(ts, INTERVAL '01:30' HOUR TO MINUTE)", tg.tumbling("90 min")),
         ("TUMBLE(ts, INTERVAL '1' DAY, INTERVAL '-6' HOUR)", tg.tumbling("1 day", "-6 h")),
         ("TUMBLE(clicks.ts, INTERVAL '250' MILLISECOND)", tg.tumbling("250 ms")),
         ("HOP(ts, INTERVAL '10' SECOND, INTERVAL '1' MINUTE)", tg.hopping("1 min", "10 s")),

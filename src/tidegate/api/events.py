@@ -25,7 +25,7 @@ from tidegate.plan.event_time import At
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
 from tidegate.plan.nodes import Join, Output, Plan
-from tidegate.plan.pass_through import Admit, Dedupe, Reorder
+from tidegate.plan.pass_through import Admit, Dedupe, Reorder, SparkRule
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -192,7 +192,12 @@ class Stream:
         return self.key_by().agg(**aggregates)
 
     def dedupe(
-        self, *, on: str | Sequence[str], within: Duration, late: LatePolicy = DROP
+        self,
+        *,
+        on: str | Sequence[str],
+        within: Duration | None = None,
+        late: LatePolicy = DROP,
+        rule: SparkRule | None = None,
     ) -> ForwardedEvents:
         """Keep the first row of each id; count the others as `duplicates_filtered`.
 
@@ -200,13 +205,23 @@ class Stream:
         event time by `within`. A row that is older than that, and whose id is not known, is late.
         The rows are forwarded as events under the same watermark; you can also write them to a sink.
 
+        Instead of `within`, `rule` takes Spark's rules by name, under which a row at or below the
+        watermark is late: `"drop_duplicates"`, which needs the event time among the columns, and
+        `"drop_duplicates_within_watermark"`, which remembers ids for the tolerance.
+
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").dedupe(on=["user", "ts"], within="1 hour")
         >>> spend = clicks.key_by("user").agg(spend=tg.sum("price"))
         """
-        columns = (on,) if isinstance(on, str) else tuple(on)
-        plan = Dedupe(KeyBy(self.upstream, columns), micros(within, "within"), _policy(late))
-        return ForwardedEvents(self.frames, plan)
+        keyed = KeyBy(self.upstream, (on,) if isinstance(on, str) else tuple(on))
+        if (within is None) == (rule is None):
+            raise PlanError(
+                "dedupe() needs either within=…, how long ids are remembered, or rule=…, one of Spark's"
+            )
+        if rule is not None:
+            return ForwardedEvents(self.frames, Dedupe.by_rule(keyed, rule, _policy(late)))
+        assert within is not None
+        return ForwardedEvents(self.frames, Dedupe(keyed, micros(within, "within"), _policy(late)))
 
     def admit(self, sla: Sla, *, stream: str | Sequence[str] = ()) -> ForwardedEvents:
         """Admit the rows that the limits of `tg.sla(…)` allow; others go to the channel `rejected`.

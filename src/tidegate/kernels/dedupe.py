@@ -33,6 +33,7 @@ from tidegate.kernels.rows.row_table import (
     row_input,
     without_late,
 )
+from tidegate.plan.channels import LATE_AT_WATERMARK
 from tidegate.plan.pass_through import Dedupe
 from tidegate.plan.time import render
 from tidegate.state.pages import BucketState
@@ -45,6 +46,9 @@ _LARGE = 1 << 16
 
 #: Ids are looked up by their first bits; there are this many bit patterns for each id.
 _SPARSE = 16
+
+#: Ids that Spark would remember are kept for as long as rows are on their way: about the tolerance.
+_SECOND = 1_000_000
 
 #: Everybody may know which bucket an id belongs to.
 _NO_SECRET = b""
@@ -73,15 +77,18 @@ class DedupeKernel(KeyedKernel):
         [input] = plan.inputs
         self.ids = input.keyed.keys
         self.within = plan.within
+        self.late_after = plan.late_after
+        self.rule = plan.rule
         self.layout = RowLayout.without_keys(input)
         # A page covers about a quarter of the retention, so that it is dropped soon after its ids.
-        self.table = RowTable("seen", TIME, max(1, plan.within // 4), _LARGE)
+        width = max(1, plan.within // 4) if plan.rule is None else max(_SECOND, plan.within // 4)
+        self.table = RowTable("seen", TIME, width, _LARGE)
         preaggregate = RowsById(self.layout, self.ids)
         super().__init__(plan, row_input(input, self.layout, preaggregate))
 
     def physical_operators(self) -> list[str]:
-        ids = ", ".join(self.ids)
-        return [f"Dedupe[{ids} within {render(self.within)}, late={self.input.router.policy}]"]
+        known = self.rule or f"within {render(self.within)}"
+        return [f"Dedupe[{', '.join(self.ids)} {known}, late={self.input.router.policy}]"]
 
     def advance(self, context: StepContext, arrivals: Sequence[Arrival]) -> int | None:
         oldest = NEVER if context.watermark is None else context.watermark - self.within + 1
@@ -108,12 +115,15 @@ class DedupeKernel(KeyedKernel):
             return None
         ids = Ids.of(*digest_columns(self._ids_of(came), context.state.secret))
         time = came[TIME].to_numpy()
-        late = time < oldest
+        late = time <= (NEVER if context.watermark is None else context.watermark - self.late_after)
         moves = self.input.router.moves
         counts = ~late if context.watermark is None else ~late | moves(time, context.watermark)
         new = ~self._known(context.state, ids, oldest)[ids.code]
         new &= _up_to_the_first(ids.code, counts & new, len(ids.one))
         context.outcome.counts["duplicates_filtered"] += int(len(new) - new.sum())
+        if self.rule is not None and context.watermark is not None:
+            at_watermark = int((new & late & (time == context.watermark)).sum())
+            context.outcome.counts[LATE_AT_WATERMARK] += at_watermark
         first = without_late(self.input, context, came.filter(pl.Series(new)), late[new])
         # Rows that were moved in time keep the ids they arrived with.
         return None if first is None else first.with_columns(ids.columns(ids.code[new & counts]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import pyarrow as pa
 
-from tidegate.errors import PlanError, Sentence, TypeMismatch
+from tidegate.errors import PlanError, Sentence, TypeMismatch, did_you_mean
 from tidegate.plan.channels import (
     ADMISSION_COUNTERS,
     DEDUPE_COUNTERS,
@@ -24,6 +24,9 @@ from tidegate.plan.schema import field_of, readable, refuse_collisions
 from tidegate.plan.sla import Sla
 from tidegate.plan.sources import Node, Upstream
 from tidegate.plan.time import Micros, render
+
+#: How Spark's own operators of these names treat ids and late rows.
+SparkRule = Literal["drop_duplicates", "drop_duplicates_within_watermark"]
 
 
 class _PassThrough(Operator):
@@ -123,15 +126,16 @@ class Dedupe(_PassThrough):
     """Of the rows with one id the first to arrive, for as long as ids are remembered.
 
     The id is the key. It is remembered until the watermark has passed the row's event time by `within`;
-    a row that lies that far back itself cannot be checked any more, and is late.
+    a row that lies that far back itself cannot be checked any more, and is late. By a rule of Spark's a
+    row at or below the watermark is late.
     """
 
     input: KeyBy
     within: Micros
     late: LatePolicy = Drop()
+    rule: SparkRule | None = None
 
     kind: ClassVar[str] = "dedupe"
-    counters: ClassVar[tuple[str, ...]] = DEDUPE_COUNTERS
 
     def __post_init__(self) -> None:
         if not self.input.keys:
@@ -146,9 +150,32 @@ class Dedupe(_PassThrough):
         check_late(self.late, self.upstream)
         self._check_columns("dedupe")
 
+    @classmethod
+    def by_rule(cls, keyed: KeyBy, rule: SparkRule, late: LatePolicy) -> Dedupe:
+        """Ids are remembered as long as Spark does: until a row that repeats them would be late."""
+        if rule not in get_args(SparkRule):
+            raise PlanError(f"dedupe(rule={rule!r}): {did_you_mean(str(rule), get_args(SparkRule))}")
+        if rule == "drop_duplicates" and keyed.input.time not in keyed.keys:
+            raise PlanError(
+                f"dedupe(rule={rule!r}) of {', '.join(keyed.keys)}: without the event time "
+                f"{keyed.input.time!r} among the columns, ids would be remembered for ever; add it, or "
+                "use rule='drop_duplicates_within_watermark' or within=…"
+            )
+        waits = max(source.tolerance for source in keyed.input.sources)
+        return cls(keyed, Micros(0) if rule == "drop_duplicates" else waits, late, rule)
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return DEDUPE_COUNTERS if self.rule is None else (*DEDUPE_COUNTERS, LATE_AT_WATERMARK)
+
+    @property
+    def late_after(self) -> Micros:
+        """How far the watermark may pass a row before it is late."""
+        return self.within if self.rule is None else Micros(0)
+
     @property
     def inputs(self) -> tuple[Input, ...]:
-        return (Input(self.input, self.late, self.within),)
+        return (Input(self.input, self.late, self.late_after),)
 
     def only(self, columns: set[str]) -> Dedupe:
         """It needs the ids besides; late rows that leave do so with all columns."""
@@ -158,10 +185,11 @@ class Dedupe(_PassThrough):
         return self.with_upstream(self.upstream.only(columns | own))
 
     def identity(self) -> Values:
-        return super().identity() | {"within": self.within, "ids": "keyed digests"}
+        rule = {} if self.rule is None else {"rule": self.rule}
+        return super().identity() | {"within": self.within, "ids": "keyed digests"} | rule
 
     def label(self) -> str:
-        return f"Dedupe[within={render(self.within)}, late={self.late}]"
+        return f"Dedupe[{self.rule or f'within={render(self.within)}'}, late={self.late}]"
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _time(source: Source, df: DataFrame) -> tuple[Column, Column, Column]:
     if source.processing_time:
         return F.current_timestamp(), F.lit(True), F.lit(None).cast("string")
     time, reason = _declared_time(source, df)
-    latest = _latest(source)
+    latest = _latest(source) if df.isStreaming else F.lit(_LAST_DAY)
     too_far_ahead = F.lit(time_is_too_far_ahead(source.max_future))
     return time, time <= latest, F.when(time > latest, too_far_ahead).otherwise(reason)
 
@@ -138,6 +138,10 @@ def _declared_time(source: Source, df: DataFrame) -> tuple[Column, Column]:
     own = EventTime(((None, At(source.time)),))
     declared = source.declared if isinstance(source.declared, EventTime) else own
     return event_time(df, declared, EVENT_TIME_TYPES)
+
+
+#: In a batch no watermark can run ahead, so all times count that a calendar has.
+_LAST_DAY = datetime.max.replace(tzinfo=UTC)
 
 
 def _latest(source: Source) -> Column:
