@@ -27,11 +27,12 @@ from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.host import Work
 from tidegate.spark.load_shedding import Decisions
-from tidegate.spark.processor import KernelProcessor
+from tidegate.spark.processor import KernelProcessor, PandasKernelProcessor
 from tidegate.spark.python_stages import MESSAGE, ArrowMap, PythonStages
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import prepare_session, shuffle_partitions
 from tidegate.spark.sources.reading import Reading
+from tidegate.spark.versions import state_api
 from tidegate.state.pages import BucketState, MemoryPages, state_of
 
 #: The name under which Spark's progress shows the counters.
@@ -82,6 +83,8 @@ class TaskSettings:
     decisions: Decisions | None = None
     #: What is checked before state is committed.
     ownership: Ownership | None = None
+    #: What Spark calls the operators of the checkpoint, if it has any.
+    stored_operator: str | None = None
 
 
 _NOTHING = TaskSettings()
@@ -105,7 +108,7 @@ def lower(
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(dataflow, len(labels), ipc.VERSION)
     lowered = Lowered(frames[0], kernels, PythonStages(labels, beside.decisions), identity, dataflow)
-    merge = partial(_merge_stream, beside.ownership) if frames[0].isStreaming else merge_batch
+    merge = partial(_merge_stream, beside) if frames[0].isStreaming else merge_batch
     reading = Reading(dataflow.sources, frames, lowered.stages, beside.progress)
     packed = through(lowered, reading.messages, merge)
     observed = _counter_columns(dataflow, results=all_leave)
@@ -156,9 +159,11 @@ def to_df(
     return lower(dataflow, frames, buckets).channel(MAIN)
 
 
-def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, plan: str) -> DataFrame:
-    processor = KernelProcessor(replace(work, ownership=ownership), uuid.uuid4().hex, plan)
-    return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
+def _merge_stream(beside: TaskSettings, messages: DataFrame, work: Work, plan: str) -> DataFrame:
+    api = state_api(beside.stored_operator)
+    kind = PandasKernelProcessor if api.in_pandas else KernelProcessor
+    processor = kind(replace(work, ownership=beside.ownership), uuid.uuid4().hex, plan)
+    return api.run(messages, "bucket", processor, MESSAGE)
 
 
 def merge_batch(messages: DataFrame, work: Work, plan: str, *, now: int = 0) -> DataFrame:

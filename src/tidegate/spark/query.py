@@ -26,6 +26,7 @@ from tidegate.spark.checkpoint.metadata import (
     register_query,
     stored_format,
     stored_identity,
+    stored_operator,
 )
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
@@ -42,6 +43,7 @@ from tidegate.spark.session import (
     state_format,
 )
 from tidegate.spark.start_options import StartOptions
+from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT
 
 #: The trigger that runs one batch: Spark replays the last one that it has begun, and no other.
 _ONE_BATCH = {"once": True}
@@ -153,6 +155,13 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
     _refuse_unusable(options.checkpoint)
+    waits = dataflow.may_be_idle and len(dataflow.sources) > 1  # a single one waits for nobody
+    if waits and (options.trigger or {}).get("availableNow"):
+        ADMISSION_CONTROL.require(
+            "idle_after with the trigger availableNow",
+            "leave idle_after out, or start the query with another trigger",
+            StartError,
+        )
     with _stored_state(frames[0].sparkSession, options.checkpoint):
         ownership = Ownership.next(options.checkpoint)
         lowered = lower(
@@ -182,7 +191,7 @@ def _refuse_unusable(checkpoint: str) -> None:
 def _stored_state(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     """Let a query that is started meanwhile go on with its state, in the format that it has."""
     stored = stored_format(checkpoint)
-    with state_format(spark, stored or SAFE_FORMAT) as used:
+    with state_format(spark, stored or STATE_FORMAT) as used:
         refuse_speculation(spark, checkpoint, used)
         if stored is not None and stored < SAFE_FORMAT and is_readable(checkpoint):
             check_whole(spark, checkpoint)
@@ -202,6 +211,7 @@ def _surroundings(dataflow: Dataflow, checkpoint: str, ownership: Ownership) -> 
         ProgressFile(checkpoint).path if dataflow.may_be_idle else None,
         Decisions(checkpoint) if dataflow.shedding else None,
         ownership,
+        stored_operator(checkpoint),
     )
 
 

@@ -3,8 +3,9 @@
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
+
+from tidegate.spark.versions import arrow_type, struct_type
 
 
 def arrow_schema(of: DataFrame | StructType) -> pa.Schema:
@@ -16,7 +17,7 @@ def arrow_schema(of: DataFrame | StructType) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema)
+    return struct_type(schema)
 
 
 def _arrow_field(field: StructField) -> pa.Field:
@@ -26,6 +27,6 @@ def _arrow_field(field: StructField) -> pa.Field:
 
 def _arrow_type(kind: DataType) -> pa.DataType:
     try:
-        return to_arrow_type(kind, timezone="UTC")
-    except (PySparkException, TypeError):
+        return arrow_type(kind)
+    except PySparkException:
         return pa.null()

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
+from tidegate.spark.versions import SETTINGS, STATE_FORMAT
 
 #: What calls of Spark raise: its own errors, and those of the JVM's that it has no class for.
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -50,7 +51,7 @@ _DONE = "No more data to read from the socket"
 #: What makes small batches cheap and packing fast. All of it is optional.
 _TUNED = {
     _PROVIDER: _ROCKSDB,
-    _FORMAT: str(SAFE_FORMAT),
+    _FORMAT: str(STATE_FORMAT),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -76,7 +77,7 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     os.environ.setdefault("PYSPARK_PYTHON", _interpreter())
     # A worker is one task: threads inside it would only fight the other task for the cores.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    settings = _TUNED | {"spark.sql.shuffle.partitions": str(cores)} | conf
+    settings = _TUNED | SETTINGS | {"spark.sql.shuffle.partitions": str(cores)} | conf
     wanted = (
         SparkConf(loadDefaults=False)
         .setMaster(f"local[{cores}]")
@@ -175,6 +176,12 @@ def prepare_session(df: DataFrame) -> None:
     """Make sure the session can keep the state; queries started before are not affected."""
     keep_quiet(df.sparkSession)
     conf = df.sparkSession.conf
+    for name, value in SETTINGS.items():
+        if conf.get(name, None) != value:
+            conf.set(name, value)
+            logger.warning(
+                "set %s to %s for this session: the trigger availableNow needs it", name, value
+            )
     provider = conf.get(_PROVIDER, "") or ""
     if "RocksDB" in provider:
         return

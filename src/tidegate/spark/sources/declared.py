@@ -15,9 +15,16 @@ from tidegate.spark.schema import spark_schema
 from tidegate.spark.sources.decoding import Decoder
 from tidegate.spark.sources.folder import Files, Limits, read_folder, reads, refuse_folders_inside
 from tidegate.spark.sources.invalid_rows import with_origin
+from tidegate.spark.versions import ADMISSION_CONTROL
 
 #: Spark's name for how many files a batch takes.
 _MOST_FILES = "maxFilesPerTrigger"
+
+#: What limits batches where our own reader cannot.
+_SPARKS_OWN = (
+    f"With the option latestFirst = false Spark's own source reads the files, by modification time, and "
+    f"{_MOST_FILES} limits its batches"
+)
 
 #: The option that says what becomes of fields that are not of the declared type.
 INVALID_FIELDS = "invalid_fields"
@@ -72,11 +79,14 @@ def _folder(
     """Files by our own reader; None where only Spark's can read them."""
     path, format = options["path"], options["format"]
     if pace is not None:
+        ADMISSION_CONTROL.require("a pace of files", f"leave it out. {_SPARKS_OWN}")
         steered = Files(format, others, strict=strict), Limits(pace=pace)
         return with_origin(read_folder(spark, path, schema, *steered))
     parsing = {name: value for name, value in others.items() if name != _MOST_FILES}
     if not reads(path, format, parsing):
         return None
+    if _MOST_FILES in others:
+        ADMISSION_CONTROL.require(f"{_MOST_FILES} of files by name", f"leave it out. {_SPARKS_OWN}")
     refuse_folders_inside(path)
     limits = Limits(max_files=_number_of_files(others.get(_MOST_FILES)))
     files = Files(format, parsing, strict=strict)
