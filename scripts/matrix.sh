@@ -37,10 +37,11 @@ install() {
 
 install_packages() {
     say "installing pyspark $version and the packages of requirements.lock into $place (a minute or two)"
-    # setuptools first: pyspark is published as source only and is built with it.
-    locked 'name == "setuptools"' | install
-    { locked 'name != "pyspark"' && echo "$pinned"; } | install
-    "$place/bin/python" -m pip install --quiet --no-deps --no-build-isolation -e .
+    # setuptools first: pyspark is published as source only and is built with it. Joined by &&, as nothing
+    # ends by itself inside a condition.
+    locked 'name == "setuptools"' | install &&
+        { locked 'name != "pyspark"' && echo "$pinned"; } | install &&
+        "$place/bin/python" -m pip install --quiet --no-deps --no-build-isolation -e .
 }
 
 index_answers() {
@@ -51,7 +52,7 @@ wanted=$(inputs)
 [ "$(cat "$ready" 2>/dev/null)" != "$wanted" ] || exit 0
 rm -rf "$place"
 .venv/bin/python -m venv "$place"
-if ! (install_packages); then
+if ! install_packages; then
     index_answers || {
         say "the package index cannot be reached"
         exit "$unreachable"

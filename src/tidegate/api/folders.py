@@ -52,7 +52,7 @@ def read_folder(  # noqa: PLR0913
     their times; `order="modified"` takes them by modification time. Formats are `json` (a line each),
     `csv` and `parquet`; `options` are those of Spark's `from_json` and `from_csv`, and `header` of CSV.
     Files must appear by a rename and never change. Rows of Parquet go from file to operator in one
-    place, and never pass Spark.
+    place, and never pass Spark. The limits of batches need Spark 4.2 or newer.
 
     A line that is no JSON is a row of nulls to Spark. `tg.events` sends it to the errors channel: the
     line itself, its file and the reason. A field that is not of its declared type is null; with

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
@@ -106,6 +106,11 @@ def state_api(stored: str | None = None) -> StateApi:
     if stored == _OF_FRAMES.operator or not STATEFUL_ROWS.here:
         return _OF_FRAMES
     return _OF_ROWS
+
+
+def coordinate_state(spark: SparkSession) -> None:
+    """Let Spark start what tasks that read state ask; on some versions only queries do that."""
+    _ = spark.streams.active
 
 
 # -- sources --------------------------------------------------------------------------------------

@@ -136,6 +136,9 @@ def stored_pages(
     That is as of the last committed batch, or of an earlier one. Spark's reader goes by the session's
     format of state: `state_format` sets it to the checkpoint's until the rows are read.
     """
+    from tidegate.spark.versions import coordinate_state
+
+    coordinate_state(spark)
     reader = (
         spark.read.format("statestore")
         .option("path", for_spark(checkpoint))
