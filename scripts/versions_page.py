@@ -31,9 +31,9 @@ def _rows(seen: Sequence[dict[str, Any]]) -> list[str]:
             _row([name, *(one["features"].get(name, "not tested") for one in seen)])
             for name in sorted(features, key=str.lower)
         ),
-        _row(["Spark tests passed", *(str(one["tests"]["passed"]) for one in seen)]),
-        _row(["Spark tests skipped", *(str(one["tests"]["skipped"]) for one in seen)]),
-        _row(["Spark tests failed", *(str(one["tests"]["failed"]) for one in seen)]),
+        _row(["tests passed", *(str(one["tests"]["passed"]) for one in seen)]),
+        _row(["tests skipped", *(str(one["tests"]["skipped"]) for one in seen)]),
+        _row(["tests failed", *(str(one["tests"]["failed"]) for one in seen)]),
     ]
 
 
