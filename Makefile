@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz mutants soak lint bench schema pictures jar reference dist cold lock clean
+.PHONY: help demo test matrix smoke fuzz mutants soak lint bench schema pictures jar reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 READY := .venv/.ready
-CLASSES := .cache/spark-classes.jsa
+CLASSES := .venv/spark-classes.jsa
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,12 @@ demo: $(READY) ## Run the demonstration
 
 test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS="-k name" narrows them, ARGS="-n 0" is one process)
 	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+matrix: $(READY) $(CLASSES) ## Run the Spark tests on every version of Spark: more than an hour (ARGS="-k name" narrows them)
+	.venv/bin/python -m scripts.matrix $(ARGS)
+
+smoke: $(READY) ## Run a few of them on the older versions, and a checkpoint from each version to the next
+	.venv/bin/python -m scripts.matrix --smoke $(ARGS)
 
 fuzz: $(READY) ## Look for counterexamples with fresh seeds (MINUTES=10, JOBS=2, ARGS="-k dedupe")
 	.venv/bin/python -m scripts.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -73,5 +79,4 @@ $(READY): requirements.lock pyproject.toml scripts/setup.sh
 
 # Only saves time: tests run without it too, so it may fail.
 $(CLASSES): $(READY) tests/spark/class_archive.py
-	@mkdir -p $(@D)
 	-.venv/bin/python -m tests.spark.class_archive $@ > $(@:.jsa=.log) 2>&1

@@ -8,7 +8,7 @@ import pytest
 from _pytest.doctest import DoctestItem
 
 from tests.spark.class_archive import java_options
-from tests.support import hypothesis_profiles
+from tests.support import features_seen, hypothesis_profiles
 
 #: Modules whose docstring examples run against Spark.
 _SPARK_EXAMPLES = (
@@ -30,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests run in the same order for everybody; `--randomly-seed` asks for another one."""
     if config.getoption("randomly_seed", None) == "default":
         config.option.randomly_seed = hypothesis_profiles.SEED
+    features_seen.register(config)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--features", metavar="FILE", help="write down which features tests have seen")
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +70,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark" in item.path.as_posix() or item.name.startswith(_SPARK_EXAMPLES):
             item.add_marker(pytest.mark.spark)
+        features_seen.name_feature(item)

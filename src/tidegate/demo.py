@@ -28,6 +28,7 @@ from tidegate.api.events import Events, Result
 from tidegate.api.together import StatementSet
 from tidegate.spark.classic import set_log_level, stderr_into
 from tidegate.spark.query import Query
+from tidegate.spark.versions import ADMISSION_CONTROL
 
 FOLDER = "demo-output"
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -199,7 +200,10 @@ def run(spark: SparkSession, paths: Paths, console: Console) -> dict[str, float]
 
 def read_clicks(spark: SparkSession, folder: Path) -> DataFrame:
     """A stream of one file a batch. A time that cannot be parsed becomes null."""
-    files = tg.read_folder(spark, folder, schema=SCHEMA, max_files=1)
+    if ADMISSION_CONTROL.here:
+        files = tg.read_folder(spark, folder, schema=SCHEMA, max_files=1)
+    else:
+        files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))
     return files.withColumn("ts", F.try_to_timestamp("sent_at"))
 
 

@@ -15,7 +15,8 @@ SHORT_LIVED = (
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
-ARCHIVE = Path(__file__).parents[2] / ".cache" / "spark-classes.jsa"
+#: Of the environment, as it is of the jars of its Spark.
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 
 
 def java_options() -> str:

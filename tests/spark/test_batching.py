@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import tidegate as tg
+from tests.spark import needs
 from tests.spark.conftest import CLICKS, NOON
 from tidegate.errors import PlanError, StartError
 from tidegate.pipeline.load import load
@@ -95,6 +96,7 @@ def sizes(query: Any) -> list[int]:
 # -- the same results ---------------------------------------------------------------------------
 
 
+@needs.admission_control
 def test_results_are_those_of_sparks_own_reader_wherever_batches_are_cut(
     spark: Any, clicks: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_results_are_those_of_sparks_own_reader_wherever_batches_are_cut(
         assert sizes(query) == cut
 
 
+@needs.admission_control
 def test_a_query_that_is_stopped_goes_on_at_another_pace(
     spark: Any, clicks: Path, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_query_that_is_stopped_goes_on_at_another_pace(
     assert run.results() == whole.results()
 
 
+@needs.admission_control
 def test_a_batch_that_failed_is_repeated_row_by_row(spark: Any, clicks: Path, tmp_path: Path) -> None:
     seen: dict[int, list[Any]] = {}
     fails = [True]
@@ -149,6 +153,7 @@ def test_a_batch_that_failed_is_repeated_row_by_row(spark: Any, clicks: Path, tm
     assert fails == []
 
 
+@needs.admission_control
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_other_formats(spark: Any, tmp_path: Path, form: str) -> None:
     write_form(tmp_path / "in", form)
@@ -183,6 +188,7 @@ def write_form(folder: Path, form: str) -> None:
 # -- a running query ----------------------------------------------------------------------------
 
 
+@needs.admission_control
 def test_a_running_query_takes_new_files_and_says_what_it_chose(
     spark: Any, clicks: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +212,7 @@ def test_a_running_query_takes_new_files_and_says_what_it_chose(
     spend(df).start(checkpoint=tmp_path / "other", main=main).stop()
 
 
+@needs.admission_control
 def test_the_choice_follows_the_time_of_batches_and_survives(
     spark: Any, clicks: Path, tmp_path: Path
 ) -> None:
@@ -244,6 +251,7 @@ def test_a_query_over_sparks_own_source_is_watched(spark: Any, clicks: Path, tmp
 # -- what is refused ----------------------------------------------------------------------------
 
 
+@needs.admission_control
 @pytest.mark.parametrize(
     "without_a_column",
     [lambda df: df, lambda df: df.select(F.upper("user").alias("user"))],
@@ -293,6 +301,7 @@ checkpoint: {folder}/checkpoint
 """
 
 
+@needs.admission_control
 def test_a_stream_of_a_pipeline_file_has_a_pace(spark: Any, clicks: Path, tmp_path: Path) -> None:
     (tmp_path / "clicks.yaml").write_text(PIPELINE.format(clicks=clicks, folder=tmp_path))
     [job] = load(tmp_path / "clicks.yaml", spark=lambda: spark)

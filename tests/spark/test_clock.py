@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from tests.spark import needs
 from tests.spark.conftest import NOON, write_batches
 from tests.support.time_limits import HANG
 from tidegate.errors import PlanError
@@ -145,6 +146,7 @@ def test_heartbeats_follow_the_progress(spark: Any, pace: Pace, tmp_path: Path, 
     assert sink.rows == [[(1, NOON + 5_000_000)], [(1, NOON + 6_000_000)]]
 
 
+@needs.admission_control
 def test_a_run_over_what_is_there_follows_the_data(pace: Pace, tmp_path: Path) -> None:
     sink = Batches()
     pace.reach(NOON)
@@ -169,6 +171,7 @@ def test_a_replay_repeats_the_rows(pace: Pace, tmp_path: Path) -> None:
     assert sink.rows == [first, first, second, second, third]
 
 
+@needs.admission_control
 def test_a_heartbeat_lets_the_watermark_go_on(spark: Any, pace: Pace, tmp_path: Path) -> None:
     """Two sources, one of them without a row ever: Spark takes the lower watermark."""
     write_batches(tmp_path / "busy", [[(0, "ann", 1.0)]])

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidegate as tg
+from tests.spark import needs
 from tests.spark.conftest import run
 from tests.spark.test_rows import finished, json_rows, write_lines
 from tidegate.pipeline.load import load
@@ -239,6 +240,9 @@ def test_an_answer_leaves_them_out(spark: Any, tmp_path: Path, topic: Path) -> N
 
 # -- files ----------------------------------------------------------------------------------------
 
+PACED = pytest.mark.parametrize(
+    "pace", [False, pytest.param(True, marks=needs.admission_control)], ids=["", "paced"]
+)
 FILES = """
 name: spend
 streams:
@@ -290,7 +294,7 @@ def errors_of_files(
     return told(folder / "errors")
 
 
-@pytest.mark.parametrize("pace", [False, True], ids=["", "paced"])
+@PACED
 @pytest.mark.parametrize("fields", ["null", "errors"])
 def test_lines_of_json(spark: Any, tmp_path: Path, fields: str, pace: bool) -> None:
     found = errors_of_files(spark, tmp_path, JSON_LINES, "json", fields, pace=pace)
@@ -307,7 +311,7 @@ def test_lines_of_json(spark: Any, tmp_path: Path, fields: str, pace: bool) -> N
     assert by_payload == expected
 
 
-@pytest.mark.parametrize("pace", [False, True], ids=["", "paced"])
+@PACED
 @pytest.mark.parametrize("fields", ["null", "errors"])
 def test_lines_of_csv(spark: Any, tmp_path: Path, fields: str, pace: bool) -> None:
     errors = errors_of_files(spark, tmp_path, CSV_LINES, "csv", fields, pace=pace)

@@ -79,6 +79,7 @@ def note(checkpoint: Path) -> Any:
 # -- what is emitted ------------------------------------------------------------------------------
 
 
+@pytest.mark.versions("draining")
 def test_draining_gives_the_windows_of_the_document(fed: Fed, tmp_path: Path) -> None:
     fed.add([(100, "u", 1.0), (110, "u", 2.0), (115, "u", 4.0)])
     main = tg.sinks.memory()

@@ -53,6 +53,7 @@ def wait_until(query: Any, reached: Callable[[], bool], longest: float = HANG) -
 # -- windows around rows --------------------------------------------------------------------------
 
 
+@pytest.mark.versions("sliding windows")
 def test_lookback_leaves_with_the_row(click_stream: Stream, tmp_path: Path) -> None:
     stream = click_stream([[(100, "u", 1.0), (105, "u", 2.0)], [(103, "u", 4.0), (104, "v", 8.0)]])
     around = clicks(stream, tolerance="10 s").key_by("user").window(tg.sliding("10 s"))
@@ -194,6 +195,7 @@ def test_the_slowest_source_decides(click_stream: Stream, tmp_path: Path) -> Non
     assert [seconds(at) for at in query.watermarks.values() if at] == [15]
 
 
+@pytest.mark.versions("idle sources")
 def test_an_idle_source_does_not_hold_back_and_may_wake(spark: Any, tmp_path: Path) -> None:
     def source(name: str, **options: Any) -> Any:
         (tmp_path / name).mkdir(exist_ok=True)
@@ -256,6 +258,7 @@ def test_processing_time_closes_windows_and_lookahead_without_data(
     assert datetime.now(UTC) - first["event_time"] >= timedelta(seconds=1)
 
 
+@pytest.mark.versions("processing time")
 def test_processing_time_ends_and_goes_on_with_the_next_run(
     spark: Any, click_stream: Stream, tmp_path: Path
 ) -> None:
@@ -272,6 +275,7 @@ def test_processing_time_ends_and_goes_on_with_the_next_run(
 # -- bad input --------------------------------------------------------------------------------------
 
 
+@pytest.mark.versions("invalid rows")
 def test_times_that_cannot_be_are_errors_and_stop_nothing(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     texts = [

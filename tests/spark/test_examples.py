@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import tidegate
+from tests.spark import needs
 from tidegate.pipeline.load import load
 from tidegate.pipeline.places import check_places
 from tidegate.pipeline.start import start
@@ -43,6 +44,7 @@ def rows(files, place: str = "") -> list[dict]:
     return sorted(map(json.loads, lines), key=repr)
 
 
+@needs.admission_control
 @pytest.mark.parametrize(
     ("name", "older"),
     [*((name, BACKWARDS) for name in FILE_EXAMPLES), ("sensors-lookahead", ALIKE)],
@@ -56,6 +58,7 @@ def test_an_example_leaves_what_it_promises(spark, tmp_path, name, older):
         assert rows((place / "out" / channel).glob("*.json")) == expected, channel
 
 
+@needs.admission_control
 def test_the_table_is_right_after_every_batch(spark, tmp_path, postgres):
     place = run_example(spark, "changelog-postgres", tmp_path, PG_DSN=postgres)
     with psycopg.connect(postgres) as connection:

@@ -41,6 +41,7 @@ SECOND = [
 ]
 
 
+@pytest.mark.versions("dedupe, folds, table sinks")
 def test_messages_sent_again_are_folded_once_into_a_table(spark: Any, tmp_path: Path) -> None:
     def totals() -> Any:
         stream = file_stream(spark, tmp_path / "in", MESSAGES)

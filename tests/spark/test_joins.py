@@ -138,7 +138,9 @@ def complaints(program: Program, sides: Sides, expected: list[Row], found: list[
 # -- streams, batches and the rules ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("panes", marks=pytest.mark.versions("joins")), "sessions", "chain"]
+)
 def test_a_stop_and_other_partitions_change_nothing_and_batches_say_the_same(
     spark: Any, sides: Sides, name: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidegate as tg
+from tests.spark import needs
 from tests.spark.conftest import write_batches
 
 SCHEMA = "ts timestamp, user string, price double"
@@ -62,6 +63,7 @@ def hopping(rows: Any) -> Any:
     return windows.agg(n=tg.count(), spend=tg.sum("price")).emit(tg.emit.changelog())
 
 
+@needs.admission_control
 def test_what_comes_out_is_the_same(spark: Any, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", clicks(1))
     reading = {"max_rows": 300}
@@ -76,6 +78,7 @@ def test_what_comes_out_is_the_same(spark: Any, tmp_path: Path) -> None:
     assert got.counts["late_rows"] > 20
 
 
+@needs.admission_control
 def test_a_query_goes_on_with_the_other_way_of_reading(spark: Any, tmp_path: Path) -> None:
     parts = Outcome(tmp_path / "parts")
     for number, batch in enumerate(clicks(2, batches=3)):
@@ -88,6 +91,7 @@ def test_a_query_goes_on_with_the_other_way_of_reading(spark: Any, tmp_path: Pat
     assert parts.rows() == whole.rows()
 
 
+@pytest.mark.versions("read_folder")
 def test_several_folders_side_by_side_and_united(spark: Any, tmp_path: Path) -> None:
     for seed, name in ((3, "one"), (4, "two")):
         write_batches(tmp_path / name, clicks(seed, batches=2))
@@ -158,6 +162,7 @@ def test_broken_rows_are_shown_as_spark_shows_them(spark: Any, tmp_path: Path, z
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@needs.admission_control
 def test_a_batch_has_no_more_rows_than_it_may(spark: Any, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", clicks(6))
     result = tg.events(folder(spark, tmp_path / "in", max_rows=500), time="ts").agg(n=tg.count())

@@ -25,6 +25,7 @@ def expected(batches: Any) -> Counter[Any]:
     return Counter((user, start, *value) for (user, start), value in found.items())
 
 
+@pytest.mark.versions("restarts")
 @pytest.mark.parametrize("emission", [tg.emit.on_watermark(), tg.emit.changelog()], ids=str)
 def test_a_stop_in_the_middle_changes_nothing(spark: Any, tmp_path: Path, emission: Any) -> None:
     batches = disordered(600, 200)

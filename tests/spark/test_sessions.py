@@ -61,6 +61,7 @@ def visiting(stream: Any) -> Any:
 FLUSH = [[(10_000.0, "flush", 0.0)]]
 
 
+@pytest.mark.versions("sessions")
 @pytest.mark.parametrize("emission", [tg.emit.on_watermark(), tg.emit.on_update()], ids=str)
 def test_a_stop_in_the_middle_changes_nothing(spark: Any, tmp_path: Path, emission: Any) -> None:
     batches = visits(900, 150) + FLUSH

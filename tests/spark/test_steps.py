@@ -273,11 +273,12 @@ def overloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(load, "Load", lambda *_: WORST)
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
-    note = LoadCoordinator("strict", scores=(1.0, 1.0, 1.0), smoothed=0.8).note()
+    note = LoadCoordinator("strict", scores=(1.0, 1.0, 1.0), smoothed=0.8).metadata()
     (checkpoint / "tidegate.load.json").write_text(json.dumps(note))
     return checkpoint
 
 
+@pytest.mark.versions("load shedding")
 def test_rows_are_shed_under_load_and_a_replay_sheds_the_same(
     spark: Any, tmp_path: Path, overloaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +372,7 @@ LIMITS = {"jitter_budget": "30 s", "arrival": "came"}
 REASONS = {5: "rate", 6: "rate", 10: "rate", 11: "rate", 12: "lag", 13: "jitter"}
 
 
+@pytest.mark.versions("admission")
 def test_a_stream_drains_refills_and_keeps_its_level_over_a_restart(spark: Any, tmp_path: Path) -> None:
     counters: Counter[str] = Counter()
     main = tg.sinks.memory()

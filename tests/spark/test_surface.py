@@ -32,6 +32,7 @@ SPENDS = [
 ]
 
 
+@pytest.mark.versions("Parquet sinks")
 def test_files_hold_each_row_once(spark: Any, click_stream: Callable[..., Any], tmp_path: Path) -> None:
     result = tumbling(click_stream(BATCHES))
     run(
@@ -71,6 +72,7 @@ def test_the_console_shows_rows(
     assert "|ann |2024-05-01 12:00:00|" in capfd.readouterr().out
 
 
+@pytest.mark.versions("to_df() with Spark's writers")
 @pytest.mark.parametrize("writer", ["parquet", "memory"])
 def test_to_df_works_with_sparks_own_writers(
     spark: Any, click_stream: Callable[..., Any], tmp_path: Path, writer: str

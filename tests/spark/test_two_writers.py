@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidegate as tg
+from tests.spark import needs
 from tests.spark.conftest import run
 from tests.spark.killed_windows import hopping
 from tests.spark.test_restarts import expected, windows
@@ -54,6 +55,7 @@ def uri(folder: Path) -> str:
 # -- the format of state --------------------------------------------------------------------------
 
 
+@needs.state_format_2
 @pytest.mark.parametrize(("first", "later"), [("1", "2"), ("2", "1")])
 def test_a_new_checkpoint_gets_format_2_and_an_old_one_keeps_its_own(
     spark: Any,
@@ -86,6 +88,7 @@ def test_a_new_checkpoint_gets_format_2_and_an_old_one_keeps_its_own(
     assert spark.conf.get(FORMAT) == later
 
 
+@needs.state_format_2
 def test_a_foreign_session_gives_new_checkpoints_format_2_and_keeps_its_own_setting(
     spark: Any,
     click_stream: Callable[..., Any],

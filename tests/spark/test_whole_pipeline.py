@@ -16,6 +16,7 @@ import tidegate
 from tests.oracle.admission_rules import AdmissionRules
 from tests.oracle.fold_rules import DedupeRules
 from tests.oracle.join_rules import join_rules_of
+from tests.spark import needs
 from tidegate.dataflow import compile
 from tidegate.kernels.shedding import PARTS, Load
 from tidegate.plan.nodes import Together
@@ -97,6 +98,7 @@ def frozen(rows: Iterable[Row], *names: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row[name] for name in names) for row in rows)
 
 
+@needs.admission_control
 def test_every_row_is_accounted_for_and_results_follow_the_rules(
     spark: Any, tmp_path: Path, example: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

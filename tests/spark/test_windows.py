@@ -43,6 +43,7 @@ def tumbling(stream: Any, **window: Any) -> Any:
     return keyed.window(tg.tumbling("10 s"), **window).agg(n=tg.count(), spend=tg.sum("price"))
 
 
+@pytest.mark.versions("tumbling windows")
 def test_a_window_is_emitted_once_when_the_watermark_passes_its_end(
     click_stream: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_window_is_emitted_once_when_the_watermark_passes_its_end(
     ]
 
 
+@pytest.mark.versions("late side output")
 def test_late_rows_leave_unchanged_with_how_late_they_were(
     click_stream: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_late_row_within_the_allowed_lateness_corrects_the_window(
     assert query.metrics["late_rows"] == 0
 
 
+@pytest.mark.versions("changelogs")
 def test_a_changelog_balances_at_every_batch(click_stream: Callable[..., Any], tmp_path: Path) -> None:
     main = tg.sinks.memory()
     run(tumbling(click_stream(BATCHES)).emit(tg.emit.changelog()), tmp_path / "ckpt", main=main)
@@ -140,6 +143,7 @@ def disordered(rows: int, per_batch: int) -> list[list[tuple[float, str, float]]
 FLUSH = [[(10_000.0, "flush", 0.0)]]
 
 
+@pytest.mark.versions("hopping windows")
 @pytest.mark.parametrize(
     ("emission", "slide"),
     [

@@ -47,7 +47,8 @@ def read_folder(  # noqa: PLR0913
     """Read the files of a folder, present and future, as a streaming DataFrame.
 
     A micro-batch has as many rows as the `pace` asks for, even if that splits a file. Otherwise it has
-    at most `max_rows` rows, or the rows of `max_files` files, or all rows that are available.
+    at most `max_rows` rows, or the rows of `max_files` files, or all rows that are available. These
+    limits need Spark 4.2 or newer.
 
     Files are read by name, and numbers in names are compared as numbers: `2.json` before `10.json`.
     `order="modified"` reads them by modification time. Files must appear by a rename and never change.

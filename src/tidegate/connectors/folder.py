@@ -11,6 +11,9 @@ An offset has all that a batch is made of, so that a replay from Spark's offset 
 
 with the pieces of the batch in one list for each task. A file that is gone from the folder is forgotten
 with the next batch. Positions are bytes in files of lines, and rows in Parquet.
+
+Where nobody says where a batch starts, it ends after all files that are there, and has null for its
+pieces: they are what is between two offsets. Files never change, so a replay finds the same ones.
 """
 
 from __future__ import annotations
@@ -208,8 +211,19 @@ class Folder:
         With `most_files` no more files than these are begun; those without rows do not count.
         """
         cutting = _Cutting(self, start, names, most_files)
-        batch = list(takewhile(bool, map(cutting.pieces, shares)))
+        batch = cutting.batch(shares)
         return cutting.offset(batch) if batch else start, cutting.rows
+
+    def between(self, start: Offset, end: Offset, shares: Iterable[int]) -> list[list[Piece]]:
+        """The pieces from one offset to another that is `after_all` files of its time."""
+        wanted, known = set(_marks(end["read"])), set(_marks(start["read"]))
+        names = [name for name in self.names() if _mark(name) in wanted]
+        if gone := len(wanted - known - {_mark(name) for name in names}):
+            raise SourceError(
+                f"{self.uri}: {gone} files are gone, and rows of them belong to a batch that is begun: "
+                "put them back, or some of the same names with the same rows"
+            )
+        return _Cutting(self, start, names, None).batch(shares)
 
     def cut(self, name: str, begin: int | None, rows: int) -> tuple[int, Cut]:
         """Where a file's next rows begin, and how far up to `rows` of them reach."""
@@ -245,6 +259,11 @@ class Folder:
             raise SourceError(f"{whole}: {error}") from error
 
 
+def after_all(names: Iterable[str]) -> Offset:
+    """The offset after all these files, wherever one comes from."""
+    return {"read": _text(map(_mark, names)), "open": None, "batch": None}
+
+
 class _Cutting:
     """Cuts pieces from what an offset has left of a folder."""
 
@@ -262,6 +281,10 @@ class _Cutting:
         rest = [(name, None) for mark, name in there.items() if mark not in known]
         self._queue: deque[tuple[str, int | None]] = deque([*begun, *rest])
         self.rows = 0
+
+    def batch(self, shares: Iterable[int]) -> list[list[Piece]]:
+        """The next rows of each task, until there are none."""
+        return list(takewhile(bool, map(self.pieces, shares)))
 
     def pieces(self, rows: int) -> list[Piece]:
         """The next rows, as far as there are any."""
@@ -286,7 +309,7 @@ class _Cutting:
     def offset(self, batch: list[list[Piece]]) -> Offset:
         begun = [[name, position] for name, position in self._queue if position is not None]
         return {
-            "read": base64.b64encode(b"".join(self._read)).decode(),
+            "read": _text(self._read),
             "open": begun[0] if begun else None,
             "batch": [[list(piece) for piece in pieces] for pieces in batch],
         }
@@ -301,6 +324,10 @@ def _by_name(name: str) -> tuple[list[str | int], str]:
 def _mark(name: str) -> bytes:
     """What stands for a file's name among those that have been read: there may be many."""
     return hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=_MARK_BYTES).digest()
+
+
+def _text(marks: Iterable[bytes]) -> str:
+    return base64.b64encode(b"".join(marks)).decode()
 
 
 def _marks(read: str) -> list[bytes]:

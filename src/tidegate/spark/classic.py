@@ -15,7 +15,8 @@ from py4j.protocol import Py4JError as JvmError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from tidegate.spark.session import CHECKPOINT_FORMAT, ROCKSDB, SAFE_FORMAT, STATE_STORE
+from tidegate.spark.session import CHECKPOINT_FORMAT, ROCKSDB, STATE_STORE
+from tidegate.spark.versions import SETTINGS, STATE_FORMAT
 
 #: The class that Spark writes checkpoints on a local disk with; jvm/LocalFiles.java says why it is ours.
 _DISK, _OUR_DISK = "spark.hadoop.fs.AbstractFileSystem.file.impl", "tidegate.LocalFiles"
@@ -28,7 +29,7 @@ _DONE = "No more data to read from the socket"
 #: What makes small batches cheap and packing fast, wherever executors are. All of it is optional.
 _SHARED = {
     STATE_STORE: ROCKSDB,
-    CHECKPOINT_FORMAT: str(SAFE_FORMAT),
+    CHECKPOINT_FORMAT: str(STATE_FORMAT),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -58,7 +59,7 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
     os.environ.setdefault("PYSPARK_PYTHON", _interpreter())
     # A worker is one task: threads inside it would only fight the other task for the cores.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    settings = _TUNED | {"spark.sql.shuffle.partitions": str(cores)} | conf
+    settings = _TUNED | SETTINGS | {"spark.sql.shuffle.partitions": str(cores)} | conf
     wanted = (
         SparkConf(loadDefaults=False)
         .setMaster(f"local[{cores}]")
@@ -76,7 +77,7 @@ def cluster_spark(master: str, py_files: Sequence[str] = (), **conf: str) -> Spa
     shipped = {"spark.submit.pyFiles": ",".join(py_files)} if py_files else {}
     threads = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
     wanted = SparkConf(loadDefaults=False).setMaster(master).setAppName("tidegate")
-    wanted.setAll(list((_SHARED | threads | shipped | conf).items()))
+    wanted.setAll(list((_SHARED | SETTINGS | threads | shipped | conf).items()))
     spark = SparkSession.builder.config(conf=wanted).getOrCreate()
     for file in py_files:
         spark.sparkContext.addPyFile(file)

@@ -27,11 +27,12 @@ from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.host import Work
 from tidegate.spark.load_shedding import Decisions
-from tidegate.spark.processor import KernelProcessor
+from tidegate.spark.processor import KernelProcessor, PandasKernelProcessor
 from tidegate.spark.python_stages import MESSAGE, ArrowMap, PythonStages
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.session import is_ansi, prepare_session, shuffle_partitions
 from tidegate.spark.sources.reading import Reading
+from tidegate.spark.versions import state_api
 from tidegate.state.pages import BucketState, MemoryPages, state_of
 
 #: The name under which Spark's progress shows the counters.
@@ -53,6 +54,8 @@ class TaskSettings:
     ownership: Ownership | None = None
     #: Is a result that overflows an error? So it is in Spark's ANSI mode; else it is null.
     ansi: bool = False
+    #: What Spark calls the operators of the checkpoint, if it has any.
+    stored_operator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,8 @@ class PhysicalPlan:
 
         If some results are left out before they are written, whoever does that counts them.
         """
-        ownership = self.settings.ownership
         batch = partial(merge_batch, strict=self.settings.ansi)
-        merge = partial(_merge_stream, ownership) if frames[0].isStreaming else batch
+        merge = partial(_merge_stream, self.settings) if frames[0].isStreaming else batch
         reading = Reading(self.dataflow.sources, frames, self.stages, self.settings.progress)
         observed = _counter_columns(self.dataflow, results=counts_results)
         return through(self, reading.messages, merge).observe(OBSERVATION, *observed)
@@ -159,9 +161,11 @@ def to_df(
     return physical.channel(MAIN, physical.packed(frames))
 
 
-def _merge_stream(ownership: Ownership | None, messages: DataFrame, work: Work, plan: str) -> DataFrame:
-    processor = KernelProcessor(replace(work, ownership=ownership), uuid.uuid4().hex, plan)
-    return messages.groupBy("bucket").transformWithState(processor, MESSAGE, "Append", "EventTime")
+def _merge_stream(settings: TaskSettings, messages: DataFrame, work: Work, plan: str) -> DataFrame:
+    api = state_api(settings.stored_operator)
+    kind = PandasKernelProcessor if api.in_pandas else KernelProcessor
+    processor = kind(replace(work, ownership=settings.ownership), uuid.uuid4().hex, plan)
+    return api.run(messages, "bucket", processor, MESSAGE)
 
 
 def merge_batch(

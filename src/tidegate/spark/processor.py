@@ -65,6 +65,21 @@ class KernelProcessor(StatefulProcessor):
         return self._host
 
 
+class PandasKernelProcessor(KernelProcessor):
+    """The same where Spark hands over frames of pandas, and wants frames."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        from tidegate.spark.pandas_frames import frames_of, rows_in
+
+        found = (row for frame in rows for row in rows_in(frame))
+        return frames_of(super().handleInputRows(key, found, timerValues))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        from tidegate.spark.pandas_frames import frames_of
+
+        return frames_of(super().handleExpiredTimer(key, timerValues, expiredTimerInfo))
+
+
 def _keep_quiet(program: Any) -> None:
     """Let Spark's process that asks for states not print each of its steps to the user's terminal.
 

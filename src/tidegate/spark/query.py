@@ -32,6 +32,7 @@ from tidegate.spark.checkpoint.metadata import (
     register_query,
     stored_format,
     stored_identity,
+    stored_operator,
 )
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
@@ -51,6 +52,7 @@ from tidegate.spark.session import (
     state_format,
 )
 from tidegate.spark.start_options import StartOptions
+from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT
 
 #: The trigger that runs one batch: Spark replays the last one that it has begun, and no other.
 _ONE_BATCH = {"once": True}
@@ -201,6 +203,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
+    _check_trigger(dataflow, options)
     opened = on_driver(session, partial(OpenedCheckpoint.at, checkpoint))
     with opened.state_format(session):
         buckets = opened.buckets or shuffle_partitions(frames[0])
@@ -218,6 +221,16 @@ def start_pass_through(rows: DataFrame, options: StartOptions) -> Query:
     return _launch(program, rows, [rows], options, opened)
 
 
+def _check_trigger(dataflow: Dataflow, options: StartOptions) -> None:
+    waits = dataflow.may_be_idle and len(dataflow.sources) > 1  # a single one waits for nobody
+    if waits and (options.trigger or {}).get("availableNow"):
+        ADMISSION_CONTROL.require(
+            "idle_after with the trigger availableNow",
+            "leave idle_after out, or start the query with another trigger",
+            StartError,
+        )
+
+
 @dataclass(frozen=True)
 class OpenedCheckpoint:
     """What a start finds in its checkpoint, and the ownership that it is about to take."""
@@ -229,6 +242,8 @@ class OpenedCheckpoint:
     buckets: int | None
     #: The last batch that is replayed after a repair; -1 if none is.
     replayed: int
+    #: What Spark calls its stateful operators, if it has any.
+    operator: str | None
 
     @classmethod
     def at(cls, checkpoint: str) -> OpenedCheckpoint:
@@ -242,12 +257,13 @@ class OpenedCheckpoint:
             # State stays where it is, whatever the session's partitions; a query without any has none.
             (stored.buckets or None) if stored else None,
             max(batches_to_replay(checkpoint), default=-1),
+            stored_operator(checkpoint),
         )
 
     @contextmanager
     def state_format(self, spark: SparkSession) -> Iterator[None]:
         """Let a query that is started meanwhile go on with its state, in the format that it has."""
-        with state_format(spark, self.format or SAFE_FORMAT) as used:
+        with state_format(spark, self.format or STATE_FORMAT) as used:
             refuse_speculation(spark, self.checkpoint, used)
             if self.format is not None and self.format < SAFE_FORMAT and is_readable(self.checkpoint):
                 on_driver_with_session(spark, partial(check_whole, checkpoint=self.checkpoint))
@@ -259,6 +275,7 @@ class OpenedCheckpoint:
             Decisions(self.checkpoint) if dataflow.shedding else None,
             self.ownership,
             ansi,
+            self.operator,
         )
 
 

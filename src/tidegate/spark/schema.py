@@ -3,10 +3,10 @@
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from tidegate.plan.schema import collated, collation_of
+from tidegate.spark.versions import arrow_type, struct_type
 
 #: The collation of text that is compared byte by byte.
 _BYTES = "UTF8_BINARY"
@@ -21,7 +21,7 @@ def arrow_schema(of: DataFrame | StructType) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    plain = from_arrow_schema(schema)
+    plain = struct_type(schema)
     return StructType([_with_collations(one, schema.field(place)) for place, one in enumerate(plain)])
 
 
@@ -75,6 +75,6 @@ def _collated_type(kind: DataType, given: pa.Field) -> DataType:
 
 def _arrow_type(kind: DataType) -> pa.DataType:
     try:
-        return to_arrow_type(kind, timezone="UTC")
-    except (PySparkException, TypeError):
+        return arrow_type(kind)
+    except PySparkException:
         return pa.null()

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import SessionError
+from tidegate.spark.versions import SETTINGS
 
 logger = logging.getLogger("tidegate")
 
@@ -68,6 +69,12 @@ def prepare_session(df: DataFrame) -> None:
 
         keep_quiet(df.sparkSession)
     conf = df.sparkSession.conf
+    for name, value in SETTINGS.items():
+        if conf.get(name, None) != value:
+            conf.set(name, value)
+            logger.warning(
+                "set %s to %s for this session: the trigger availableNow needs it", name, value
+            )
     provider = conf.get(STATE_STORE, "") or ""
     if "RocksDB" in provider:
         return

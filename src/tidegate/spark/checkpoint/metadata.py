@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import uuid
 from collections.abc import Mapping
@@ -178,6 +179,9 @@ def stored_pages(
     That is as of the last committed batch, or of an earlier one. Spark's reader goes by the session's
     format of state: `state_format` sets it to the checkpoint's until the rows are read.
     """
+    from tidegate.spark.versions import coordinate_state
+
+    coordinate_state(spark)
     reader = (
         spark.read.format("statestore")
         .option("path", for_spark(checkpoint))
@@ -223,6 +227,17 @@ def stored_format(checkpoint: str) -> int | None:
         version = stream.read().decode().partition("\n")[0]
     # Commits from version 2 on list whose files of state count.
     return 1 if version.strip() == "v1" else 2
+
+
+def stored_operator(checkpoint: str) -> str | None:
+    """What Spark calls the stateful operators of a checkpoint; None if it has none yet."""
+    folder = posixpath.join(checkpoint, "state", "0", "_metadata", "v2")
+    if not (batches := numbers_in(folder)):
+        return None
+    filesystem, path = fs.FileSystem.from_uri(posixpath.join(folder, str(max(batches))))
+    with filesystem.open_input_stream(path) as stream:
+        _, _, content = stream.read().decode().partition("\n")
+    return json.loads(content)["operatorInfo"]["operatorName"]
 
 
 def stored_identity(checkpoint: str) -> Identity | None:

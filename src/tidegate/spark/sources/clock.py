@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
 from tidegate.errors import PlanError
+from tidegate.spark.versions import OffsetReader
 
 NAME = "tidegate_clock"
 
@@ -121,7 +121,7 @@ def wall_micros() -> int:
     return time.time_ns() // 1_000
 
 
-class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ClockReader(OffsetReader):
     """Lives in a process of its own beside the driver, as long as the query runs."""
 
     def __init__(self, settings: Settings, now: Callable[[], int] = wall_micros) -> None:
@@ -129,6 +129,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now = now
         self._started = now()
         self._last_tick: int | None = None
+        self._reached = self.initialOffset()
         self._progress: Progress = {}
         self._read_at: int | None = None
 
@@ -136,14 +137,16 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Not the present tick: a replay of the first batch must begin where it began before.
         return {"tick": 0, "levels": {}}
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def stand_still(self) -> None:
         # Time stops, so that the run ends. Heartbeats continue: they follow the data, which ends.
         self._last_tick = self._tick(self._now())
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def next_offset(self, start: Offset | None, *, everything: bool) -> Offset:
         now = self._now()
         tick = self._tick(now) if self._last_tick is None else self._last_tick
-        return moved(start, tick, self._heartbeats(now))
+        # Without a start, a level may be repeated after a restart: it changes nothing.
+        self._reached = moved(start or self._reached, tick, self._heartbeats(now))
+        return self._reached
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         rows = rows_between(start, end)

@@ -18,9 +18,16 @@ from tidegate.spark.schema import spark_schema
 from tidegate.spark.sources.decoding import Decoder
 from tidegate.spark.sources.folder import Files, Limits, read_folder, reads, refuse_folders_inside
 from tidegate.spark.sources.invalid_rows import with_origin
+from tidegate.spark.versions import ADMISSION_CONTROL
 
 #: Spark's name for how many files a batch takes.
 _MOST_FILES = "maxFilesPerTrigger"
+
+#: What limits batches where our own reader cannot.
+_SPARKS_OWN = (
+    f"With the option latestFirst = false Spark's own source reads the files, by modification time, and "
+    f"{_MOST_FILES} limits its batches"
+)
 
 
 @dataclass(frozen=True)
@@ -95,11 +102,14 @@ def _folder(reading: Reading) -> DataFrame | None:
     path, format = reading.options["path"], reading.options["format"]
     spark, schema, options = reading.spark, reading.schema, reading.for_spark
     if reading.pace is not None:
+        ADMISSION_CONTROL.require("a pace of files", f"leave it out. {_SPARKS_OWN}")
         steered = Files(format, options, strict=reading.strict), Limits(pace=reading.pace)
         return with_origin(read_folder(spark, path, schema, *steered))
     parsing = {name: value for name, value in options.items() if name != _MOST_FILES}
     if not reads(path, format, parsing):
         return None
+    if _MOST_FILES in options:
+        ADMISSION_CONTROL.require(f"{_MOST_FILES} of files by name", f"leave it out. {_SPARKS_OWN}")
     refuse_folders_inside(path)
     limits = Limits(max_files=_number_of_files(options.get(_MOST_FILES)))
     files = Files(format, parsing, strict=reading.strict)

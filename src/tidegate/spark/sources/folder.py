@@ -7,7 +7,6 @@ import base64
 import json
 import math
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,14 +22,8 @@ from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.streaming import DataStreamReader
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
@@ -45,12 +38,14 @@ from tidegate.connectors.folder import (
     Order,
     Parquet,
     Piece,
+    after_all,
 )
 from tidegate.errors import PlanError, StartError, did_you_mean
 from tidegate.spark.rate_control import ControlFiles, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
 from tidegate.spark.sources.decoding import Decoder, struct_of
 from tidegate.spark.sources.invalid_rows import has_origin, without_origin
+from tidegate.spark.versions import ADMISSION_CONTROL, OffsetReader
 
 if TYPE_CHECKING:
     from tidegate.spark.sources.packing import Packing
@@ -114,6 +109,12 @@ class Limits:
                 raise PlanError("read_folder(): a pace has bounds of its own, as in tg.pace(…, most=…)")
             if given is not None and given < 1:
                 raise PlanError(f"read_folder({name}={given}): a batch has one {least} at least")
+        for name in (name for name, value in vars(self).items() if value is not None):
+            ADMISSION_CONTROL.require(
+                f"read_folder({name}=…)",
+                "leave it out, and a batch has all files that are there; or read with spark.readStream, "
+                "whose option maxFilesPerTrigger limits the files of a batch",
+            )
 
 
 def read_folder(
@@ -250,7 +251,7 @@ def _made_for_this_process() -> str:
     return location(folder)
 
 
-class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FolderReader(OffsetReader):
     """Lives in a process of its own beside the driver; `read` runs in the tasks."""
 
     def __init__(self, settings: Settings, format: Format, packing: str | None = None) -> None:
@@ -263,29 +264,36 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         return BEGINNING
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        # How many rows it is at the moment is asked for with each batch.
-        if self._control is not None:
-            return ReadMaxRows(sys.maxsize)
-        if self._settings.max_files:
-            return ReadMaxRows(self._settings.max_rows or sys.maxsize)
-        return ReadMaxRows(self._settings.max_rows) if self._settings.max_rows else ReadAllAvailable()
+    @property
+    def limited(self) -> bool:
+        settings = self._settings
+        # How many rows a pace allows at the moment is asked for with each batch.
+        return bool(self._control or settings.max_files or settings.max_rows)
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def stand_still(self) -> None:
         self._all_there_is = self._folder.names()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def next_offset(self, start: Offset | None, *, everything: bool) -> Offset:
         begun = now()
-        _check_offset(start)
         names = self._folder.names() if self._all_there_is is None else self._all_there_is
-        end, taken = self._folder.take(start, names, self._shares(limit), self._settings.max_files)
+        if start is None:
+            return after_all(names)
+        _check_offset(start)
+        shares = repeat(_MOST_OF_A_TASK) if everything else self._shares()
+        end, taken = self._folder.take(start, names, shares, self._settings.max_files)
         if taken and self._control is not None:
             self._control.tell(Taken(taken, begun))
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         _check_offset(end)
-        return [] if start == end else [InputPartition(pieces) for pieces in end["batch"]]
+        if start == end:
+            return []
+        batch = end["batch"]
+        if batch is None:  # whoever chose the end did not know the start
+            _check_offset(start)
+            batch = self._folder.between(start, end, repeat(_MOST_OF_A_TASK))
+        return [InputPartition(pieces) for pieces in batch]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self._packing is None:
@@ -293,10 +301,8 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             yield from _packing(self._packing)(self._settings.folder, partition.value)
 
-    def _shares(self, limit: ReadLimit) -> Iterable[int]:
+    def _shares(self) -> Iterable[int]:
         """The rows of each task."""
-        if isinstance(limit, ReadAllAvailable):
-            return repeat(_MOST_OF_A_TASK)
         if self._control is None:
             most = self._settings.max_rows
             return repeat(_MOST_OF_A_TASK) if most is None else shares(most, self._settings.tasks)
