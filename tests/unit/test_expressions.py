@@ -207,12 +207,18 @@ def test_in_the_form_that_the_message_names_it_is_right() -> None:
     [
         a.Count(None), a.Count("v"), a.Sum("v"), a.Mean("v"), a.Min("v"), a.Max("v"), a.Var("v"),
         a.Stddev("v"), a.First("v"), a.Last("v"), a.CountDistinct("v"), a.Collect("v"),
-        a.ApproxCountDistinct("v"), a.Quantile("v", 0.5),
+        a.ApproxCountDistinct("v"), a.Quantile("v", 0.5), a.Max("v").for_type(pa.list_(pa.int8())),
     ],
     ids=str,
 )  # fmt: skip
 def test_no_aggregate_of_ours_is_refused(aggregate: Aggregate) -> None:
     check_every_expression("x", aggregate)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(10, 2), pa.decimal128(38, 2)], ids=str)
+def test_no_exact_sum_of_ours_is_refused(kind: pa.DataType) -> None:
+    for aggregate in (a.Sum("v"), a.Mean("v")):
+        check_every_expression("x", aggregate.for_type(kind))
 
 
 def test_every_aggregate_of_ours_is_looked_at() -> None:

@@ -99,10 +99,10 @@ def lower(
 
     Results that do not `all_leave` are counted by whoever writes those that do.
     """
-    ansi = is_ansi(frames[0].sparkSession)
-    kernels = kernels_of(dataflow, ansi=ansi)
     if buckets is not None and buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
+    ansi = is_ansi(frames[0].sparkSession)
+    kernels = kernels_of(dataflow, ansi=ansi)
     labels = bucket_labels(buckets or shuffle_partitions(frames[0]))
     identity = identity_of(dataflow, len(labels), ipc.VERSION)
     lowered = Lowered(frames[0], kernels, PythonStages(labels, beside.decisions), identity, dataflow)
