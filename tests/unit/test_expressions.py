@@ -208,13 +208,27 @@ def test_in_the_form_that_the_message_names_it_is_right() -> None:
 
 @pytest.mark.parametrize(
     "aggregate",
-    [a.Count(None), *(sample(kind, "v") for kind in AGGREGATES.values() if kind.mergeable)],
+    [
+        a.Count(None),
+        *(sample(kind, "v") for kind in AGGREGATES.values() if kind.mergeable),
+        a.Max("v").for_type(pa.list_(pa.int8())),
+    ],
     ids=str,
 )
 def test_no_aggregate_of_ours_is_refused(aggregate: Aggregate) -> None:
     check_every_expression("x", aggregate)
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(10, 2), pa.decimal128(38, 2)], ids=str)
+def test_no_exact_sum_of_ours_is_refused(kind: pa.DataType) -> None:
+    for aggregate in (a.Sum("v"), a.Mean("v")):
+        check_every_expression("x", aggregate.for_type(kind))
+
+
 def test_every_aggregate_of_ours_has_a_public_name() -> None:
-    kinds = [kind for kind in vars(a).values() if isinstance(kind, type) and issubclass(kind, Aggregate)]
+    kinds = [
+        kind
+        for kind in vars(a).values()
+        if isinstance(kind, type) and issubclass(kind, Aggregate) and kind.__module__ == a.__name__
+    ]
     assert {kind for kind in kinds if not isabstract(kind)} == {*AGGREGATES.values()}

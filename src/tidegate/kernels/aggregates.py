@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidegate.columnar.hashing import hash_array
 from tidegate.errors import PlanError
 from tidegate.kernels.exact_sums import exact_mean, exact_sum, mean_type, sum_type
+from tidegate.kernels.nested_extremes import OfNested
 from tidegate.plan.aggregates import Aggregate, Combine, SqlCall, State
 from tidegate.plan.schema import is_key_type
 
@@ -129,7 +130,7 @@ class Min(OfColumn):
 
     def for_type(self, column_type: pa.DataType | None) -> Aggregate:
         nested = column_type is not None and pa.types.is_nested(column_type)
-        return _OfNested(self, column_type) if nested else self
+        return OfNested(self, largest=isinstance(self, Max)) if nested else self
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"min": value.min()}
@@ -159,34 +160,6 @@ class Max(Min):
 
     def finish(self, state: State) -> pl.Expr:
         return state["max"]
-
-
-class _OfNested(Aggregate):
-    """The smallest or the largest of structs or lists, compared part by part, null first."""
-
-    def __init__(self, of: Min, kind: pa.DataType) -> None:
-        super().__init__(of.column)
-        self.of, self.kind = of, kind
-
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    def output_type(self, column_type: pa.DataType | None) -> pa.DataType:
-        return self.of.output_type(column_type)
-
-    def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
-        return {self.name: self._pick(value)}
-
-    def merge(self, state: State) -> dict[str, pl.Expr]:
-        return {self.name: self._pick(state[self.name])}
-
-    def finish(self, state: State) -> pl.Expr:
-        return state[self.name]
-
-    def _pick(self, value: pl.Expr) -> pl.Expr:
-        ordered = value.drop_nulls().sort()
-        return ordered.last() if isinstance(self.of, Max) else ordered.first()
 
 
 class Var(OfColumn):

@@ -118,7 +118,7 @@ class ExactMean(ExactSum):
 
     def finish(self, state: State) -> pl.Expr:
         parts = pl.struct(sum=self._total(state), n=state["n"])
-        return parts.map_batches(self._quotients, return_dtype=self._result).reinterpret(
+        return parts.map_batches(self._quotients, return_dtype=pl.Int128).reinterpret(
             dtype=self._decimal
         )
 
@@ -126,8 +126,6 @@ class ExactMean(ExactSum):
     def _decimal(self) -> pl.Decimal:
         kind = mean_type(self.kind)
         return pl.Decimal(kind.precision, kind.scale)
-
-    _result = pl.Int128
 
     def _quotients(self, parts: pl.Series) -> pl.Series:
         frame, kind = parts.struct.unnest(), mean_type(self.kind)
