@@ -17,7 +17,7 @@ from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, 
 from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.pass_through import Admit, Dedupe
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.sources import Source
@@ -163,7 +163,7 @@ def _tidegate_rows(case: Case, events: DataFrame) -> DataFrame:
     return lower.to_df(row_plan(case), [events])
 
 
-def row_plan(case: Case) -> Output:
+def row_plan(case: Case) -> AnyOperator:
     """The plan of a case whose results are rows that are left."""
     if isinstance(case.window, Distinct):
         delay = micros(f"{case.window.delay} s", "delay")

@@ -24,7 +24,7 @@ from tidegate.kernels.messages import Kind, Message
 from tidegate.kernels.registry import kernels_of, unpack_of
 from tidegate.optimize import optimize
 from tidegate.plan.channels import MAIN
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.state.pages import BucketState, MemoryPages, Resident
 
 #: As many as a session on two cores has.
@@ -62,7 +62,7 @@ def _batches(dataset: Dataset) -> Iterator[pa.Table]:
 class OneThread:
     """The only operator of a plan, its buckets one after the other."""
 
-    def __init__(self, plan: Output) -> None:
+    def __init__(self, plan: AnyOperator) -> None:
         dataflow = compile(optimize(plan))
         kernels = kernels_of(dataflow)
         self._unpack = {name: unpack_of(dataflow, kernels, name) for name in dataflow.channels}

@@ -150,7 +150,7 @@ WINDOWS = [
     ),
     Mutant(
         "a range around a row is closed: what has arrived",
-        "kernels/rows/arrived.py",
+        "kernels/rows/arrival_order.py",
         "timeline.time[rows] - lookback)",
         "timeline.time[rows] - lookback + 1)",
         "tests/transcripts/sliding.py::both ends of the range belong to it",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from tidegate.optimize import optimize
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import Retracting, SideOutput
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import AllTime, Sliding
 from tidegate.testing import BatchResult, Changelog, KernelHost, Transcript
 from tidegate.testing.table import Row
@@ -48,7 +48,7 @@ def as_written(transcript: Transcript, host: KernelHost) -> Iterator[Beat]:
 class _LateRows:
     """The same plan with a channel for its late rows."""
 
-    def __init__(self, plan: Output) -> None:
+    def __init__(self, plan: AnyOperator) -> None:
         numbers = iter(range(len(plan.inputs)))
 
         def aside(given: Input) -> Input:
@@ -71,13 +71,13 @@ class _LateRows:
 class _OpenWindows:
     """The same windows as a changelog: what it has and the plan has not put out yet is open."""
 
-    def __init__(self, plan: Output) -> None:
+    def __init__(self, plan: AnyOperator) -> None:
         self._out: list[Row] = []
         self._host: KernelHost | None = None
-        if not isinstance(plan, Emit) or plan.retracts:
+        if not isinstance(plan, WindowedAggregate) or plan.retracts:
             return
         if not isinstance(plan.windowed.window, Sliding | AllTime):
-            self._host = KernelHost(Emit(plan.input, Retracting()))
+            self._host = KernelHost(WindowedAggregate(plan.input, Retracting()))
             self._table = Changelog(plan.keyed.keys)
             self._identity = (*plan.keyed.keys, "window_start", "window_end")
 

@@ -22,7 +22,7 @@ from tests.support.plans import (
 from tests.transcripts import named
 from tidegate.optimize import optimize
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.pass_through import Admit
 from tidegate.plan.policies import Retracting
 from tidegate.plan.sla import declare_sla
@@ -40,7 +40,7 @@ def tested(name: str, title: str, tested_by: str) -> Story:
     return Story(name, title, named(tested_by))
 
 
-def made(name: str, title: str, plan: Output, script: str, **options: object) -> Story:
+def made(name: str, title: str, plan: AnyOperator, script: str, **options: object) -> Story:
     """A picture of its own."""
     return Story(name, title, Transcript(name, plan, script), **options)
 
@@ -79,7 +79,7 @@ def goes_idle(host: KernelHost) -> Iterator[Beat]:
     yield Beat("2 is idle", [[], []], host.batch([], []))
 
 
-def ended(name: str, title: str, plan: Output, script: str) -> Story:
+def ended(name: str, title: str, plan: AnyOperator, script: str) -> Story:
     """A picture of rows and of the end of a batch query."""
     transcript = Transcript(name, plan, script)
 

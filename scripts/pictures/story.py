@@ -10,9 +10,9 @@ from scripts.pictures.play import Beat, as_written
 from scripts.pictures.timeline import Band, Bar, Lane, Mark, Pair, draw, spread
 from tidegate.kernels import aggregates as a
 from tidegate.kernels.late import THE_END
-from tidegate.plan.nodes import Join, Output
+from tidegate.plan.nodes import AnyOperator, Join
 from tidegate.plan.policies import Retracting
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 from tidegate.plan.windows import AllTime, Sliding
 from tidegate.testing import KernelHost, Transcript, at
 from tidegate.testing.table import Row, micros_of
@@ -41,7 +41,7 @@ class Story:
     transcript: Transcript
     told: Told | None = None
     #: The first operator of a chain: its results are shown as well.
-    first: Output | None = None
+    first: AnyOperator | None = None
     #: The column on the axis, where that is not the event time.
     time: str | None = None
     axis: str = "event time, s"
@@ -56,7 +56,7 @@ class Story:
         return draw(self.title, bands, self.axis)
 
     @property
-    def plan(self) -> Output:
+    def plan(self) -> AnyOperator:
         return self.transcript.plan
 
     def _with_first(self, beats: Sequence[Beat]) -> Iterator[tuple[Beat, list[Bar]]]:
@@ -92,7 +92,7 @@ class Story:
         plan = self.plan
         if isinstance(plan, Join):
             yield from _sides(plan, beat)
-        elif not isinstance(plan, Emit):
+        elif not isinstance(plan, WindowedAggregate):
             yield from self._passage(beat)
         elif self.by_source or self.first is not None:
             for number, rows in enumerate(beat.rows, 1):
@@ -102,7 +102,7 @@ class Story:
         else:
             yield from self._keys(plan, beat)
 
-    def _keys(self, plan: Emit, beat: Beat) -> Iterator[Lane]:
+    def _keys(self, plan: WindowedAggregate, beat: Beat) -> Iterator[Lane]:
         [rows] = beat.rows
         for key in sorted({self._key(row) for row in (*rows, *beat.result.main, *beat.open)}):
 
@@ -152,13 +152,13 @@ def _sides(plan: Join, beat: Beat) -> Iterator[Lane]:
 
 def _windows_of(side: WindowBy, rows: Sequence[Row]) -> Iterator[Bar]:
     """The windows that these rows make by themselves."""
-    plan = Emit(Aggregation(side, (("n", a.Count(None)),)), Retracting())
+    plan = WindowedAggregate(Aggregation(side, (("n", a.Count(None)),)), Retracting())
     made = KernelHost(plan).batch(rows).main
     for start, end in sorted({(row["window_start"], row["window_end"]) for row in made}):
         yield Bar(_seconds(micros_of(start)), _seconds(micros_of(end)), "", "open")
 
 
-def _windows(plan: Emit, beat: Beat, chosen: Chosen = bool) -> list[Bar | Pair]:
+def _windows(plan: WindowedAggregate, beat: Beat, chosen: Chosen = bool) -> list[Bar | Pair]:
     """What is retracted, then what is emitted, then what is open."""
     bars = [
         *(_window(row, plan) for row in beat.result.main if chosen(row)),
@@ -172,8 +172,8 @@ def _in_order(bars: Iterable[Bar]) -> list[Bar]:
     return sorted(bars, key=lambda bar: (kinds.index(bar.kind), bar.start or 0, bar.end or 0))
 
 
-def _window(row: Row, plan: Output | None) -> Bar:
-    assert isinstance(plan, Emit)
+def _window(row: Row, plan: AnyOperator | None) -> Bar:
+    assert isinstance(plan, WindowedAggregate)
     op = row.get("op", "")
     bar = Bar(None, None, f"{op} {_result(row, plan)}".strip(), "taken" if "-" in op else "emitted")
     window = plan.windowed.window
@@ -186,7 +186,7 @@ def _window(row: Row, plan: Output | None) -> Bar:
     return replace(bar, start=_second_of(row, "window_start"), end=_second_of(row, "window_end"))
 
 
-def _result(row: Row, plan: Emit) -> str:
+def _result(row: Row, plan: WindowedAggregate) -> str:
     """The aggregates as text; the number of rows alone needs no name."""
     names = [name for name, _ in plan.input.aggregates]
     return str(row["n"]) if names == ["n"] else ", ".join(f"{name} {row[name]}" for name in names)

@@ -18,7 +18,7 @@ from tidegate.dataflow import compile
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output
+from tidegate.plan.nodes import AnyOperator, Join
 from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
@@ -34,7 +34,7 @@ class Oracle:
 
     def __init__(
         self,
-        plan: Output,
+        plan: AnyOperator,
         answers: Mapping[type[Aggregate], Answer] | None = None,
         bucket_of: Callable[[Row], Hashable] = lambda _: None,
     ) -> None:
@@ -42,7 +42,7 @@ class Oracle:
         self.plan = plan
         stages, names = compile(plan).operators, [vertex.name for vertex in compile(plan).vertices]
 
-        def rules_of(stage: Output) -> OperatorRules:
+        def rules_of(stage: AnyOperator) -> OperatorRules:
             rules = _rules_of(stage, known, bucket_of)
             sides = [f", {side}" for side in SIDES] if isinstance(stage, Join) else [""]
             for intake, side in zip(rules.intakes, sides, strict=True):
@@ -78,7 +78,7 @@ class Oracle:
 class Operator:
     """An operator of a plan, and those that feed it."""
 
-    def __init__(self, stage: Output, rules_of: Callable[[Output], OperatorRules]) -> None:
+    def __init__(self, stage: AnyOperator, rules_of: Callable[[AnyOperator], OperatorRules]) -> None:
         self.rules = rules_of(stage)
         #: For each input the operator whose results it takes, or the number of sources it reads.
         self.feeds: list[Operator | int] = []
@@ -113,7 +113,7 @@ class Operator:
 
 
 def _rules_of(
-    stage: Output,
+    stage: AnyOperator,
     answers: Mapping[type[Aggregate], Answer],
     bucket_of: Callable[[Row], Hashable],
 ) -> OperatorRules:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.kernels import aggregates as a
 from tidegate.plan.aggregates import Aggregate
-from tidegate.plan.windowing import Aggregation
+from tidegate.plan.windowed_aggregates import Aggregation
 from tidegate.testing.results import frozen
 from tidegate.testing.table import Row
 

@@ -13,7 +13,7 @@ from tests.oracle.window_rules import Sessions, Window
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES, Side, keeps, window_names
 from tidegate.plan.nodes import Join
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.plan.windows import Hopping, Session
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, instant_of, to_arrow

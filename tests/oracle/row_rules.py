@@ -10,7 +10,7 @@ from tests.oracle.answers import Answer, answers_of
 from tests.oracle.rules import Rules
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.pass_through import Reorder
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import Sliding
 from tidegate.testing.table import Row, to_arrow
 
@@ -18,7 +18,9 @@ from tidegate.testing.table import Row, to_arrow
 class SlidingRules(Rules):
     """For each row that meets the condition, the aggregates over the rows around it."""
 
-    def __init__(self, plan: Emit, window: Sliding, answers: Mapping[type[Aggregate], Answer]) -> None:
+    def __init__(
+        self, plan: WindowedAggregate, window: Sliding, answers: Mapping[type[Aggregate], Answer]
+    ) -> None:
         super().__init__(plan)
         self.window = window
         self.schema = plan.upstream.schema

@@ -10,7 +10,7 @@ from typing import Protocol
 from tidegate.kernels.row_text import row_text
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import Drop, Reassign, SideOutput
 from tidegate.testing.results import BatchResult, frozen
 from tidegate.testing.table import Row, instant_of, micros_of
@@ -140,7 +140,7 @@ class OperatorRules(Protocol):
 class Rules(Intake, ABC):
     """An operator with one input."""
 
-    def __init__(self, plan: Output) -> None:
+    def __init__(self, plan: AnyOperator) -> None:
         [given] = plan.inputs
         super().__init__(given)
         #: Has the watermark moved in this batch?

@@ -12,7 +12,7 @@ from tests.oracle.answers import Answer, answers_of
 from tests.oracle.rules import Rules
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
-from tidegate.plan.windowing import Emit, WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy, WindowedAggregate
 from tidegate.plan.windows import AllTime, Hopping, Session
 from tidegate.testing.results import frozen, same
 from tidegate.testing.table import Row, instant_of, micros_of
@@ -43,7 +43,7 @@ class WindowRules(Rules):
 
     def __init__(
         self,
-        plan: Emit,
+        plan: WindowedAggregate,
         window: Hopping | Session | AllTime,
         answers: Mapping[type[Aggregate], Answer],
         bucket_of: Callable[[Row], Hashable],

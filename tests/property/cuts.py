@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.property import programs as p
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import Retracting
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.testing import BatchResult, KernelHost, replay
 from tidegate.testing.table import Row, instant_of
 
@@ -44,7 +44,7 @@ def cuts(length: int) -> st.SearchStrategy[Cut]:
 AT_ONCE = Cut([], 1, False)
 
 
-def finally_emitted(plan: Output, rows: list[Row], cut: Cut = AT_ONCE) -> list[Row]:
+def finally_emitted(plan: AnyOperator, rows: list[Row], cut: Cut = AT_ONCE) -> list[Row]:
     """What a reader has in the end."""
     host = KernelHost(plan, buckets=cut.buckets)
     results: list[BatchResult] = []
@@ -58,8 +58,8 @@ def finally_emitted(plan: Output, rows: list[Row], cut: Cut = AT_ONCE) -> list[R
     return settled(plan, [result.main for result in results])
 
 
-def settled(plan: Output, batches: list[list[Row]]) -> list[Row]:
+def settled(plan: AnyOperator, batches: list[list[Row]]) -> list[Row]:
     """A retracting stream is applied, a plain one read."""
-    if isinstance(plan, Emit) and isinstance(plan.emission, Retracting):
+    if isinstance(plan, WindowedAggregate) and isinstance(plan.emission, Retracting):
         return [row | {"op": None} for row in replay(batches, plan.keyed.keys)[-1]]
     return [row for batch in batches for row in batch]

@@ -19,7 +19,7 @@ from tests.support.plans import WITH_IDLE, plan_of, reorder_plan, sliding
 from tidegate.columnar import key_index
 from tidegate.kernels import aggregates as a
 from tidegate.plan.aggregates import Aggregate
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -87,7 +87,7 @@ class Step:
 class Program:
     """A plan and its micro-batches."""
 
-    plan: Output
+    plan: AnyOperator
     steps: list[Step]
     buckets: int = 1
 
@@ -292,7 +292,7 @@ def assert_in_order(program: Program, expected: Sequence[Row], actual: Sequence[
         assert got.get(key, []) == wanted.get(key, []), f"rows of {key}"
 
 
-def by_key(plan: Output, rows: Sequence[Row]) -> dict[Any, list[Row]]:
+def by_key(plan: AnyOperator, rows: Sequence[Row]) -> dict[Any, list[Row]]:
     """The rows of each key, in their order."""
     parts: dict[Any, list[Row]] = {}
     for row in rows:

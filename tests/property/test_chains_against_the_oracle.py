@@ -16,7 +16,7 @@ from tidegate.kernels import aggregates as a
 from tidegate.plan.policies import OnWatermark, OnWindowClose, Retracting
 from tidegate.plan.sources import Derived
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import Hopping, Session
 from tidegate.testing import Changelog
 from tidegate.testing.results import row_differences
@@ -162,7 +162,7 @@ def test_each_batch_puts_out_what_the_rules_say(plans, data):
     program = p.Program(plan, data.draw(p.steps(packs=1)), data.draw(st.integers(1, 3)))
     expected, actual = p.run_oracle(program, p.watermarks(program)), p.run_kernel(program)
     p.assert_same(program, expected, actual)
-    if isinstance(plan, Emit) and isinstance(plan.emission, Retracting):
+    if isinstance(plan, WindowedAggregate) and isinstance(plan.emission, Retracting):
         table = Changelog(plan.keyed.keys)
         for got in actual:
             table.apply(got.main)

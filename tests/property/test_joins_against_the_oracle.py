@@ -19,7 +19,7 @@ from tests.support.plans import LEFT_ROWS, RIGHT_ROWS, hopping, join_plan, plan_
 from tidegate.kernels import aggregates as a
 from tidegate.kernels.joins import kernel as joining
 from tidegate.plan.joins import SIDES
-from tidegate.plan.nodes import Join, Output
+from tidegate.plan.nodes import AnyOperator, Join
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, SideOutput
 from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
@@ -53,7 +53,7 @@ class Step:
 class Program:
     """A plan over two sources, and its micro-batches."""
 
-    plan: Output
+    plan: AnyOperator
     steps: list[Step]
     buckets: int = 1
 

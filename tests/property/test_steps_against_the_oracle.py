@@ -18,7 +18,7 @@ from tests.property.test_folds_against_the_oracle import AFTER, BY_ARRIVAL, dedu
 from tests.support.python_stage_host import PythonStageHost
 from tests.support.steps import FUSIONS, filtered, mapped, with_steps
 from tidegate.optimize import optimize
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.sources import Derived, Upstream
 from tidegate.testing import BatchResult, differences
 from tidegate.testing.table import Row
@@ -83,7 +83,7 @@ TWINS = [
 
 
 @st.composite
-def stepped(draw: st.DrawFn, plan: Output) -> tuple[Output, list[list[Twin]]]:
+def stepped(draw: st.DrawFn, plan: AnyOperator) -> tuple[AnyOperator, list[list[Twin]]]:
     """A plan with steps before each operator, and those steps, in the order that feeds are met."""
     taken: list[list[Twin]] = []
 
@@ -101,7 +101,9 @@ def stepped(draw: st.DrawFn, plan: Output) -> tuple[Output, list[list[Twin]]]:
 class Reference:
     """The oracle of the plan without steps, given rows to which the same was done one by one."""
 
-    def __init__(self, plan: Output, taken: Sequence[Sequence[Twin]], bucket_of: Any = lambda _: None):
+    def __init__(
+        self, plan: AnyOperator, taken: Sequence[Sequence[Twin]], bucket_of: Any = lambda _: None
+    ):
         self.oracle = Oracle(plan, bucket_of=bucket_of)
         self.filtered = 0
         self._taken = iter(taken)

@@ -21,7 +21,7 @@ from tidegate.plan.policies import Drop, OnWatermark, Retracting, SideOutput
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.plan.windows import AllTime, Hopping
 from tidegate.testing import BatchResult, KernelHost
 from tidegate.testing.results import row_differences

@@ -12,7 +12,7 @@ import pytest
 import tidegate
 from tests.spark import needs
 from tidegate.pipeline.load import load
-from tidegate.pipeline.places import check_places
+from tidegate.pipeline.path_checks import check_places
 from tidegate.pipeline.start import start
 
 EXAMPLES = Path(tidegate.__file__).parents[2] / "examples"

@@ -17,7 +17,7 @@ from tidegate.plan.policies import Drop, Emission, LatePolicy, OnWatermark
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.plan.sources import Source, Upstream
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 from tidegate.plan.windows import Hopping, Session, Sliding, Window
 
 SECOND = 1_000_000
@@ -82,16 +82,16 @@ def logical_plan(
     tolerance: int = 0,
     schema: pa.Schema = SCHEMA,
     feed: Upstream | None = None,
-) -> Emit:
+) -> WindowedAggregate:
     """A plan as it is written. Its rows come from a source, or from `feed`, another operator."""
     rows = feed or Source(schema, "ts", Micros(tolerance))
     windowed = WindowBy(KeyBy(rows, tuple(keys)), window, Micros(lateness), late)
-    return Emit(Aggregation(windowed, tuple(aggregates)), emission)
+    return WindowedAggregate(Aggregation(windowed, tuple(aggregates)), emission)
 
 
 def plan_of(
     window: Window, aggregates: Sequence[tuple[str, Aggregate]] = ROWS, **options: object
-) -> Emit:
+) -> WindowedAggregate:
     """A plan as it runs: optimized."""
     return optimize(logical_plan(window, aggregates, **options))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.kernels.steps import filter_step, map_step
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.sources import Derived, Stepped, Upstream
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 
@@ -34,7 +34,7 @@ def shedding(feed: Upstream, policy: Policy = "strict", priority: str | None = N
     return Stepped(feed, (Shed(policy, priority, feed.schema),))
 
 
-def with_steps(plan: Output, stepped: Callable[[Upstream], Upstream]) -> Output:
+def with_steps(plan: AnyOperator, stepped: Callable[[Upstream], Upstream]) -> AnyOperator:
     """The plan with steps before each operator, on all sides; it then reads all columns."""
 
     def through(given: Input) -> Input:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tidegate.columnar.timeline import Timeline
-from tidegate.kernels.rows.arrived import arrived_before
+from tidegate.kernels.rows.arrival_order import arrived_before
 
 
 def rows_by_hand(key, time, row, lookback):

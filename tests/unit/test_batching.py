@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tidegate.errors import PlanError
-from tidegate.observe.batching import AdaptiveBatcher
+from tidegate.observe.batch_size import AdaptiveBatcher
 
 #: What a batch takes besides its rows, and how much the time varies by chance.
 SOURCES = [(fixed, noise) for fixed in (0.0, 0.3, 0.7) for noise in (0.0, 0.05, 0.1)]

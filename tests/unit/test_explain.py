@@ -18,7 +18,7 @@ from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutp
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.plan.sources import declare_source
 from tidegate.plan.time import Micros, ProcessingTime
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 
 TIMES = pa.schema(
     [
@@ -30,10 +30,10 @@ TIMES = pa.schema(
 )
 
 
-def counted_by(time: Any, time_type: str | None = None) -> Emit:
+def counted_by(time: Any, time_type: str | None = None) -> WindowedAggregate:
     source = declare_source(TIMES, time, time_type, "5 s")
     window = WindowBy(KeyBy(source, ("user",)), hopping(60 * SECOND))
-    return optimize(Emit(Aggregation(window, ROWS)))
+    return optimize(WindowedAggregate(Aggregation(window, ROWS)))
 
 
 PLANS = {

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tidegate.connectors import folder as module
-from tidegate.connectors.folder import BEGINNING, FILE, LINE, Folder, Lines, Parquet
+from tidegate.connectors import file_splits as module
+from tidegate.connectors.file_splits import BEGINNING, FILE, LINE, Folder, Lines, Parquet
 from tidegate.errors import PlanError, SourceError, StartError
 from tidegate.spark.rate_control import ControlFiles, Taken
 from tidegate.spark.sources.folder import FolderReader, Settings, reads, refuse_folders_inside, shares

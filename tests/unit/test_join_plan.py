@@ -30,7 +30,7 @@ from tidegate.plan.nodes import Join
 from tidegate.plan.policies import Drop, Reassign, Retracting, SideOutput
 from tidegate.plan.sources import Derived, Source
 from tidegate.plan.time import Micros, ProcessingTime
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 
 TEN = hopping(10)
 WORKS = "tumbling × tumbling, tumbling × hopping (either way round) and session × session work"

@@ -229,7 +229,7 @@ def test_a_violation_is_caught(tree, path, text, expected):
 
 
 #: The modules that say what plans are made of.
-NODES = ("sources", "inputs", "joins", "nodes", "operator", "pass_through", "windowing")
+NODES = ("sources", "inputs", "joins", "nodes", "operator", "pass_through", "windowed_aggregates")
 
 
 def kinds_of_nodes() -> set[str]:
@@ -237,7 +237,7 @@ def kinds_of_nodes() -> set[str]:
     modules = [import_module(f"tidegate.plan.{name}") for name in NODES]
     classes = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
     named = {one.__name__ for one in classes if hasattr(one, "children") or hasattr(one, "with_inputs")}
-    return named | {"Upstream", "Node", "Output", "Plan"}
+    return named | {"Upstream", "Node", "AnyOperator", "Plan"}
 
 
 def questions_of_kind(root: Path, kinds: set[str]) -> list[str]:
@@ -267,24 +267,33 @@ def questions_of_kind(root: Path, kinds: set[str]) -> list[str]:
 def test_plan_nodes_answer_for_themselves():
     """Nobody asks of which class one is: a new operator would have to be added there."""
     kinds = kinds_of_nodes()
-    assert {"Source", "Stepped", "KeyBy", "WindowBy", "Emit", "Join", "Dedupe", "Together"} <= kinds
+    assert {
+        "Source",
+        "Stepped",
+        "KeyBy",
+        "WindowBy",
+        "WindowedAggregate",
+        "Join",
+        "Dedupe",
+        "Together",
+    } <= kinds
     assert questions_of_kind(Path(tidegate.__file__).parent, kinds) == []
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("isinstance(plan, Emit)", ["Emit"]),
-        ("isinstance(plan, (Emit, Join))", ["Emit", "Join"]),
-        ("isinstance(plan, Join | Emit)", ["Emit", "Join"]),
-        ("match plan:\n    case Emit(input=rows): ...", ["Emit"]),
+        ("isinstance(plan, WindowedAggregate)", ["WindowedAggregate"]),
+        ("isinstance(plan, (WindowedAggregate, Join))", ["WindowedAggregate", "Join"]),
+        ("isinstance(plan, Join | WindowedAggregate)", ["WindowedAggregate", "Join"]),
+        ("match plan:\n    case WindowedAggregate(input=rows): ...", ["WindowedAggregate"]),
         ("isinstance(plan, dict)", []),
-        ("plan = Emit(plan)", []),
+        ("plan = WindowedAggregate(plan)", []),
     ],
 )
 def test_a_question_of_kind_is_caught(tree, text, names):
-    root = tree("spark/bad.py", f"from tidegate.plan.nodes import Emit, Join\n{text}\n")
-    found = questions_of_kind(root, {"Emit", "Join"})
+    root = tree("spark/bad.py", f"from tidegate.plan.nodes import WindowedAggregate, Join\n{text}\n")
+    found = questions_of_kind(root, {"WindowedAggregate", "Join"})
     assert [line.rpartition(" ")[2] for line in found] == names
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.plans import SECOND, hopping, plan_of
 from tidegate.dataflow import compile
-from tidegate.kernels.contents import kept
 from tidegate.kernels.invalid_rows import INVALID_ROW
 from tidegate.kernels.messages import (
     FACTS,
@@ -21,6 +20,7 @@ from tidegate.kernels.messages import (
 )
 from tidegate.kernels.registry import kernels_of
 from tidegate.kernels.routes import Routes, pack_along
+from tidegate.kernels.state_size import kept
 from tidegate.plan.nodes import Together
 from tidegate.state.pages import BucketState, MemoryPages
 from tidegate.testing.table import instant_of, to_arrow

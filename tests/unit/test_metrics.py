@@ -12,7 +12,7 @@ from tidegate.observe.metrics import Metrics
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.sources import Derived, Union
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 
 PLAN = plan_of(hopping(10 * SECOND), tolerance=2 * SECOND)
 NOON = 43_200 * SECOND
@@ -155,7 +155,7 @@ def test_several_sources_align_and_say_when_they_were_seen() -> None:
 def test_operators_of_a_chain_lie_behind_by_what_is_held_back() -> None:
     held = plan_of(hopping(10 * SECOND), lateness=3 * SECOND)
     window = WindowBy(KeyBy(Derived(held, "window_end"), ()), hopping(60 * SECOND))
-    metrics = Metrics(compile(Emit(Aggregation(window, (("n", a.Count(None)),)))))
+    metrics = Metrics(compile(WindowedAggregate(Aggregation(window, (("n", a.Count(None)),)))))
     record(metrics, 0, seen(NOON))
     assert metrics.watermarks() == {
         "1 tumbling(10 seconds)": NOON,

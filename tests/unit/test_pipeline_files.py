@@ -15,7 +15,7 @@ from tidegate.kernels import aggregates as a
 from tidegate.pipeline.build import program_of
 from tidegate.pipeline.file import parse
 from tidegate.pipeline.load import load, question
-from tidegate.pipeline.places import check_places
+from tidegate.pipeline.path_checks import check_places
 from tidegate.pipeline.schema import schema_text
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.schema import TIMESTAMP

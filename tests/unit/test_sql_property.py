@@ -9,7 +9,7 @@ from tests.unit.test_sql import BY_USER, COUNTED, counted
 from tidegate.errors import PlanError, SqlError
 from tidegate.plan.policies import Drop, OnWatermark, OnWindowClose, Reassign, Retracting, SideOutput
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 from tidegate.plan.windows import Hopping, Session
 
 UNITS = {
@@ -78,7 +78,7 @@ def test_every_combination_means_what_the_nodes_mean(window, emission, late, lat
     refused = None
     try:
         windowed = WindowBy(BY_USER.node, window[1], lateness[1], late[1])
-        expected = Emit(Aggregation(windowed, tuple(COUNTED.items())), emission[1])
+        expected = WindowedAggregate(Aggregation(windowed, tuple(COUNTED.items())), emission[1])
     except PlanError as error:
         refused = error
     if refused is None:

@@ -848,9 +848,9 @@ def test_what_is_made_once_is_there_once():
     assert beside.channels == ("totals", "windows", "rows", "others", "errors")
     assert [type(vertex.operator).__name__ for vertex in compile(beside.node).vertices] == [
         "Dedupe",
-        "Emit",
-        "Emit",
-        "Emit",
+        "WindowedAggregate",
+        "WindowedAggregate",
+        "WindowedAggregate",
     ]
     assert upstream(beside.node) == [[(0,)], [0], [0], [(1,)]]
     assert len(beside.frames) == 2

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import IntegerType, StructType, YearMonthIntervalType
 
 import tidegate
-from tidegate.connectors.folder import BEGINNING, Folder, Lines, after_all
+from tidegate.connectors.file_splits import BEGINNING, Folder, Lines, after_all
 from tidegate.errors import PlanError, SourceError, StartError
 from tidegate.kernels.messages import KEPT, Message
 from tidegate.spark import schema as schemas

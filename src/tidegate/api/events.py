@@ -24,7 +24,7 @@ from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.event_time import At
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
-from tidegate.plan.nodes import Join, Output, Plan
+from tidegate.plan.nodes import AnyOperator, Join, Plan
 from tidegate.plan.pass_through import Admit, Dedupe, Reorder, SparkRule
 from tidegate.plan.policies import (
     Drop,
@@ -39,7 +39,7 @@ from tidegate.plan.sla import Sla
 from tidegate.plan.sources import Derived, Node, Source, Stepped, Time, Union, Upstream, declare_source
 from tidegate.plan.steps import Frames, Fusion, Policy, Shed
 from tidegate.plan.time import Duration, ProcessingTime, micros
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 from tidegate.plan.windows import AllTime, Window
 
 if TYPE_CHECKING:
@@ -532,7 +532,7 @@ class Runnable(Startable):
     """The end of a plan: return a DataFrame, start a query, or use the results as events."""
 
     @property
-    def node(self) -> Output:
+    def node(self) -> AnyOperator:
         raise NotImplementedError
 
     def events(self, *, time: str) -> Events:
@@ -581,9 +581,9 @@ class Result(Runnable):
         return shown(self)
 
     @property
-    def node(self) -> Emit:
+    def node(self) -> WindowedAggregate:
         """The whole plan. It refuses a strategy that does not fit the windows."""
-        return Emit(self.aggregation, self.emission)
+        return WindowedAggregate(self.aggregation, self.emission)
 
     def emit(self, emission: Emission) -> Result:
         """Set when results are emitted, and in which form.
@@ -595,7 +595,9 @@ class Result(Runnable):
         """
         if not isinstance(emission, OnWatermark | OnWindowClose | Retracting):
             raise PlanError(f"emit() takes a strategy of tg.emit, got {emission!r}")
-        plan = Emit(self.aggregation, emission)  # refuses a wrong strategy, on the line that sets it
+        plan = WindowedAggregate(
+            self.aggregation, emission
+        )  # refuses a wrong strategy, on the line that sets it
         return Result(self.frames, plan.input, plan.emission)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal
 
-from tidegate.connectors.folder import Order
+from tidegate.connectors.file_splits import Order
 from tidegate.errors import PlanError
 from tidegate.plan.time import Duration, micros
 from tidegate.spark.rate_control import Pace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.api.events import Runnable, Startable, of_one_kind
 from tidegate.dataflow import compile
 from tidegate.errors import PlanError
-from tidegate.plan.nodes import Output, Together
+from tidegate.plan.nodes import AnyOperator, Together
 from tidegate.plan.sources import Source
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def together(**results: Runnable) -> StatementSet:
     return StatementSet(frames, plan)
 
 
-def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> Output:
+def _numbered(result: Runnable, read: list[tuple[DataFrame, Source]]) -> AnyOperator:
     """The plan with its sources numbered as in `read`; new ones are added there."""
     frames = iter(result.frames)
     return result.node.with_sources(

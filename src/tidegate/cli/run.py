@@ -19,7 +19,7 @@ from tidegate.cli.progress import Reports
 from tidegate.cli.session import deferred_session, end_on_sigterm, interruptions
 from tidegate.cli.views import View, view
 from tidegate.pipeline.load import Job, load
-from tidegate.pipeline.places import check_places
+from tidegate.pipeline.path_checks import check_places
 
 #: How often Spark is asked for news.
 _PAUSE = 0.25

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.cli.failures import OK, QueryFailed, cause
 from tidegate.cli.session import deferred_session, end_on_sigterm
 from tidegate.pipeline.load import question
-from tidegate.pipeline.places import check_inputs
+from tidegate.pipeline.path_checks import check_inputs
 from tidegate.sql.program import Insert
 
 

@@ -133,7 +133,7 @@ class SinkConnector(Connector):
     #: The options, by name and with their types, to the sink.
     make: Callable[..., Sink]
     #: Does the sink find the rows that it has by the columns that tell results apart?
-    by_identity: bool = False
+    by_key: bool = False
 
     def sink(self, options: Mapping[str, str]) -> Sink:
         """The sink that some options stand for."""

@@ -118,6 +118,6 @@ declare(
             TABLE,
         ),
         make=duckdb,
-        by_identity=True,
+        by_key=True,
     )
 )

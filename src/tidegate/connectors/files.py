@@ -17,9 +17,9 @@ from typing import Any
 from pyarrow import fs
 
 from tidegate.connectors.declaration import Option, SinkConnector, SourceConnector, declare
-from tidegate.connectors.decoded import INVALID_FIELDS, PACE
 from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import Target, for_spark, location
+from tidegate.connectors.text_options import INVALID_FIELDS, PACE
 from tidegate.errors import SinkError
 
 __all__ = ["json", "parquet"]

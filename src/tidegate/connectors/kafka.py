@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 
 from tidegate.connectors.declaration import Option, SourceConnector, declare
-from tidegate.connectors.decoded import INVALID_FIELDS, PACE
+from tidegate.connectors.text_options import INVALID_FIELDS, PACE
 from tidegate.plan.schema import TIMESTAMP
 
 __all__: list[str] = []

@@ -261,6 +261,6 @@ declare(
             TABLE,
         ),
         make=postgres,
-        by_identity=True,
+        by_key=True,
     )
 )

@@ -28,7 +28,7 @@ class Target:
     #: The columns of the rows, `op` among them if they are changes.
     schema: pa.Schema
     #: The columns that tell rows apart; none where every row stands for itself.
-    identity: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
     #: Do rows carry `op`, so that some take back others?
     changes: bool = False
     #: The day-time intervals that tidegate adds to rows: numbers of seconds where a format has no such

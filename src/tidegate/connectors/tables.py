@@ -127,7 +127,7 @@ class TableSink:
     def prepare(self, target: Target) -> Table:
         """Make the table if there is none, check it if there is, and take it for this query."""
         *schema, name = self._names
-        if target.changes and not target.identity:
+        if target.changes and not target.key:
             raise SinkError(
                 f"{self.database.name} table {self.table!r}: changes of a fold without a key cannot be "
                 "applied, as no column says which row they mean; fold by a key, if only a constant"
@@ -191,8 +191,8 @@ class Table:
         # What is noted about an earlier table of this name has gone with it.
         connection.execute(f"DELETE FROM {quoted(self._notes)} WHERE table_name = $1", [self.place[-1]])
         parts = [f"{quoted([name])} {kind}" for name, kind in types.items()]
-        if self.target.identity:
-            parts.append(self.database.unique(_listed(self.target.identity)))
+        if self.target.key:
+            parts.append(self.database.unique(_listed(self.target.key)))
         connection.execute(f"CREATE TABLE {self._sql} ({', '.join(filter(None, parts))})")
 
     def _difference(self, found: Mapping[str, str], wanted: Mapping[str, str]) -> str:
@@ -215,7 +215,7 @@ class Table:
         Rows that stand for themselves may come from many queries; results that replace or take back
         each other may not. A query that has never written a batch is no hindrance.
         """
-        owns, notes = bool(self.target.identity), quoted(self._notes)
+        owns, notes = bool(self.target.key), quoted(self._notes)
         if self._note(connection) is not None:
             return
         other = _first(
@@ -251,8 +251,8 @@ class Table:
             if not self._is_new(connection, batch_id):
                 return
             self.database.stage(connection, arrived)
-            if self.target.identity:
-                self._replace(connection, batch_id, _null_patterns(arrived, self.target.identity))
+            if self.target.key:
+                self._replace(connection, batch_id, _null_patterns(arrived, self.target.key))
             self._insert(connection)
             connection.execute(
                 f"UPDATE {quoted(self._notes)} SET batch_id = $1 "
@@ -331,7 +331,7 @@ class Table:
 
     def _missing(self, connection: Any, nulls: Nulls, match: str) -> str | None:
         """A staged row that takes back what is not in the table, field by field."""
-        values = [quoted([name]) for name in self._columns if name not in self.target.identity]
+        values = [quoted([name]) for name in self._columns if name not in self.target.key]
         equal = [match, *(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in values)]
         pattern = " AND ".join(
             f"s.{name} IS {'' if null else 'NOT '}NULL" for name, null in self._by_column(nulls)
@@ -342,13 +342,13 @@ class Table:
     def _doubled(self, connection: Any) -> str | None:
         """The identity of two staged rows that would both be put in, or both taken back."""
         changes = self.target.changes
-        groups = _listed(self.target.identity) + (f", {_PUT}" if changes else "")
+        groups = _listed(self.target.key) + (f", {_PUT}" if changes else "")
         found = _first(
             connection,
-            f"SELECT {_as_text(self.target.identity)} FROM {STAGE} AS s "
+            f"SELECT {_as_text(self.target.key)} FROM {STAGE} AS s "
             f"GROUP BY {groups} HAVING count(*) > 1",
         )
-        return _shown(self.target.identity, found)
+        return _shown(self.target.key, found)
 
     def _staged(self, connection: Any, condition: str) -> str | None:
         """A staged row for which the condition holds, as text."""
@@ -358,7 +358,7 @@ class Table:
         return _shown(self._columns, found)
 
     def _by_column(self, nulls: Nulls) -> Iterator[tuple[str, bool]]:
-        return ((quoted([name]), null) for name, null in zip(self.target.identity, nulls, strict=True))
+        return ((quoted([name]), null) for name, null in zip(self.target.key, nulls, strict=True))
 
     # -- names ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from tidegate.errors import PlanError
 from tidegate.plan.channels import COUNTERS, ERROR_CHANNEL, ERRORS
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output, Plan
+from tidegate.plan.nodes import AnyOperator, Plan
 from tidegate.plan.sources import Source
 from tidegate.plan.steps import Policy
 from tidegate.plan.time import Micros
@@ -40,12 +40,12 @@ def compile(plan: Plan) -> Dataflow:
 class _Builder:
     """A dataflow as far as it has been built."""
 
-    outputs: Mapping[str, Output]
+    outputs: Mapping[str, AnyOperator]
     shares: bool
     vertices: list[Vertex] = field(default_factory=list)
     sources: dict[int, Source] = field(default_factory=dict)
 
-    def add(self, operator: Output) -> int:
+    def add(self, operator: AnyOperator) -> int:
         """The number of an operator; it is added after those it reads, unless a branch has added it."""
         for known in self.vertices if self.shares else ():
             if known.operator == operator:
@@ -82,7 +82,7 @@ class _Builder:
             numbers.append(number)
         return tuple(numbers)
 
-    def _id(self, operator: Output) -> str:
+    def _id(self, operator: AnyOperator) -> str:
         """Its kind, numbered from the sources on: windows, keys and operators of other kinds may change.
 
         Results side by side may be renamed, so their names are no part of it.
@@ -90,7 +90,7 @@ class _Builder:
         before = sum(vertex.operator.kind == operator.kind for vertex in self.vertices)
         return f"{operator.kind} {before + 1}" if before else operator.kind
 
-    def _identity(self, operator: Output, edges: tuple[Edge, ...], channel: str | None) -> Values:
+    def _identity(self, operator: AnyOperator, edges: tuple[Edge, ...], channel: str | None) -> Values:
         own = operator.identity()
         read = (SOURCES if edge.vertex is None else self.vertices[edge.vertex].id for edge in edges)
         inputs = {
@@ -122,7 +122,7 @@ def _edge(name: str, one: Input, upstream: int | tuple[int, ...], delay: Micros)
     )
 
 
-def _channels(outputs: Mapping[str, Output], vertices: tuple[Vertex, ...]) -> dict[str, pa.Schema]:
+def _channels(outputs: Mapping[str, AnyOperator], vertices: tuple[Vertex, ...]) -> dict[str, pa.Schema]:
     """Every channel, with the columns of its rows; results by their names."""
     channels = {name: operator.schema for name, operator in outputs.items()} | {ERROR_CHANNEL: ERRORS}
     for name, columns in (sent for vertex in vertices for sent in vertex.operator.side_outputs):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.sources import Source
 from tidegate.plan.steps import Policy, Step
 from tidegate.plan.time import Micros
@@ -64,7 +64,7 @@ class Vertex:
     id: str
     #: What metrics, explain and messages call it.
     name: str
-    operator: Output
+    operator: AnyOperator
     edges: tuple[Edge, ...]
     #: How far the watermark it works by lies behind that of the sources.
     delay: Micros
@@ -93,7 +93,7 @@ class Dataflow:
         return {channel: leaving[channel] for channel in self.channels if channel in leaving}
 
     @property
-    def operators(self) -> tuple[Output, ...]:
+    def operators(self) -> tuple[AnyOperator, ...]:
         return tuple(vertex.operator for vertex in self.vertices)
 
     def first_read_by(self, vertex: Vertex) -> list[int]:

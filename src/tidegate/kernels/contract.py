@@ -22,7 +22,7 @@ from tidegate.kernels.late import NEVER
 from tidegate.kernels.messages import Message, count_messages
 from tidegate.kernels.row_text import row_texts
 from tidegate.plan.channels import ERROR_CHANNEL, ERRORS, MAIN, OP
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.state.pages import KEY, BucketState, own_keys
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class KeyedKernel(ABC):
 
     output_channel = MAIN
 
-    def __init__(self, plan: Output, input: KeyedInput) -> None:
+    def __init__(self, plan: AnyOperator, input: KeyedInput) -> None:
         self.input = input
         self.schema = plan.schema
         self.retracts = plan.retracts

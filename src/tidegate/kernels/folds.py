@@ -21,7 +21,7 @@ from tidegate.kernels.late import NEVER
 from tidegate.kernels.sessions.emit import Changed, carried, session_emit
 from tidegate.kernels.sessions.merge import NUMBER
 from tidegate.kernels.sessions.store import END, START, SessionStore
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.state.pages import KEY
 
 #: When folds end: only THE_END comes so late.
@@ -46,7 +46,7 @@ class FoldPreAggregate:
 class FoldKernel(KeyedKernel):
     """One state for each key, for ever."""
 
-    def __init__(self, plan: Emit) -> None:
+    def __init__(self, plan: WindowedAggregate) -> None:
         [input] = plan.inputs
         self.columns = KeyColumns.of(input)
         self.emission = plan.emission

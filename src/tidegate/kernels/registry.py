@@ -32,16 +32,16 @@ from tidegate.plan.channels import MAIN
 from tidegate.plan.nodes import Join
 from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.time import render
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.state.pages import BucketState
 
 #: The kernel of each operator, by what it is and what its windows are.
 KERNELS: dict[tuple[type, ...], Callable[[Any], Kernel]] = {
-    (Emit, Hopping): SliceKernel,
-    (Emit, Session): SessionKernel,
-    (Emit, Sliding): SlidingKernel,
-    (Emit, AllTime): FoldKernel,
+    (WindowedAggregate, Hopping): SliceKernel,
+    (WindowedAggregate, Session): SessionKernel,
+    (WindowedAggregate, Sliding): SlidingKernel,
+    (WindowedAggregate, AllTime): FoldKernel,
     (Join, Hopping, Hopping): lambda plan: JoinKernel(FixedWindowJoin(plan)),
     (Join, Session, Session): lambda plan: JoinKernel(SessionJoin(plan)),
     (Reorder,): ReorderKernel,

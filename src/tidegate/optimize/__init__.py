@@ -5,7 +5,7 @@ from tidegate.optimize.fuse_steps import fuse_steps
 from tidegate.optimize.processing_time_is_never_late import processing_time_is_never_late
 from tidegate.optimize.prune_columns import prune_columns
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output, Plan
+from tidegate.plan.nodes import AnyOperator, Plan
 from tidegate.plan.sources import Derived
 from tidegate.plan.steps import Fusion
 
@@ -24,7 +24,7 @@ def optimize(plan: Plan, fusion: Fusion | None = None) -> Plan:
     return plan.with_outputs(optimized)
 
 
-def _optimized(plan: Output, fusion: Fusion, *, prunes: bool) -> Output:
+def _optimized(plan: AnyOperator, fusion: Fusion, *, prunes: bool) -> AnyOperator:
     def below(one: Input) -> Input:
         upstream = one.upstream
         if upstream.operator is None:

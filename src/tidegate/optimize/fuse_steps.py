@@ -8,12 +8,12 @@ After:  Fused[map a, filter b] ← Events[…]
 
 from dataclasses import replace
 
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.sources import Stepped, Upstream
 from tidegate.plan.steps import Fusion, Step
 
 
-def fuse_steps(plan: Output, fusion: Fusion) -> Output:
+def fuse_steps(plan: AnyOperator, fusion: Fusion) -> AnyOperator:
     if not fusion.read:
         plan = plan.with_sources(lambda source: replace(source, packs=False))
     return plan.map_inputs(lambda one: one.through(_fused(one.upstream, fusion)))

@@ -10,14 +10,14 @@ where time already is.
 from dataclasses import replace
 
 from tidegate.plan.inputs import Input
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import Reassign
 from tidegate.plan.time import LONGEST
 
 _WHATEVER_THE_CLOCK_DOES = Reassign(LONGEST)
 
 
-def processing_time_is_never_late(plan: Output) -> Output:
+def processing_time_is_never_late(plan: AnyOperator) -> AnyOperator:
     return plan.map_inputs(_never_late)
 
 

@@ -7,9 +7,9 @@ Where rows themselves go on, around a window each, in pairs or to a side output,
 pruning there would silently cut what users see. What removes duplicates needs the id besides.
 """
 
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 
 
-def prune_columns(plan: Output) -> Output:
+def prune_columns(plan: AnyOperator) -> AnyOperator:
     read = plan.columns_read
     return plan if read is None else plan.map_inputs(lambda one: one.through(one.upstream.only(read)))

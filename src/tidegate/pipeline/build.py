@@ -19,12 +19,12 @@ from tidegate.pipeline import model
 from tidegate.pipeline.document import Document, Path
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.policies import Emission, LatePolicy
 from tidegate.plan.time import Micros, micros
 from tidegate.plan.windows import Window
-from tidegate.sql.identity import check_identity
 from tidegate.sql.program import Input, Insert, Program, Projection, SinkTable, Stream
+from tidegate.sql.result_key import check_result_key
 from tidegate.sql.types import named_type
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Builder:
                 raise PlanError("ERRORS TO: in a file the sink of invalid rows is called 'errors'")
         insert = replace(select, sinks=sinks)
         with self._at("sinks", MAIN):
-            check_identity(insert)
+            check_result_key(insert)
         return insert
 
     def check_channels(self, insert: Insert) -> None:
@@ -157,7 +157,7 @@ class _Builder:
                 hint = f"add '{channel}: {{connector: discard}}' if the rows are not wanted"
                 raise self._document.error(("sinks",), f"channel {channel!r} has no sink; {hint}")
 
-    def _plan(self, query: model.Query, read: list[Stream]) -> Output:
+    def _plan(self, query: model.Query, read: list[Stream]) -> AnyOperator:
         events = [self._events(stream) for stream in read]
         with self._at("query", "from"):
             rows = events[0].union(*events[1:]) if len(events) > 1 else events[0]

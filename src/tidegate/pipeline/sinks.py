@@ -49,6 +49,6 @@ class Selected:
         schema = arrow_schema(select(self.results, self.steps))
         names = {column: name for name, column in self.kept.items()}
         # Tables need all of it, and have been refused without; to files it means nothing.
-        whole = all(column in names for column in target.identity)
-        identity = tuple(names[column] for column in target.identity) if whole else ()
-        return replace(target, schema=schema, identity=identity)
+        whole = all(column in names for column in target.key)
+        key = tuple(names[column] for column in target.key) if whole else ()
+        return replace(target, schema=schema, key=key)

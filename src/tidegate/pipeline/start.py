@@ -13,7 +13,7 @@ from tidegate.pipeline.load import Job
 from tidegate.pipeline.sinks import Selected, select, sink_of
 from tidegate.plan.channels import MAIN
 from tidegate.spark.lower import to_df
-from tidegate.spark.query import Query, start_pass_through
+from tidegate.spark.query import Query, start_stateless
 from tidegate.spark.query import start as start_plan
 from tidegate.spark.rate_control import Pace, mark_of, marked
 from tidegate.spark.schema import spark_schema
@@ -38,7 +38,7 @@ def start(spark: Any, job: Job, *, once: bool = False) -> Query:
         sinks[MAIN] = Selected(sinks[MAIN], insert.steps, insert.kept, results)
     options = StartOptions(job.checkpoint, sinks, trigger, job.name, pace=pace)
     if insert.plan is None:
-        return start_pass_through(frames[0], options)
+        return start_stateless(frames[0], options)
     if _filters(insert):
         options = replace(options, selects=partial(select, steps=insert.steps))
     return start_plan(insert.plan, frames, options)

@@ -18,7 +18,7 @@ from tidegate.plan.operator import Operator
 from tidegate.plan.schema import listed, readable, refuse_collisions
 from tidegate.plan.sources import Node
 from tidegate.plan.time import Micros
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.plan.windows import Hopping, Session, Window
 
 How = Literal["inner", "left", "right", "full"]

@@ -13,10 +13,10 @@ from tidegate.plan.channels import check_channel
 from tidegate.plan.joins import Join
 from tidegate.plan.pass_through import Admit, Dedupe, Reorder
 from tidegate.plan.sources import Node, Source
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 
 #: What rows can leave a plan by.
-Output = Emit | Reorder | Dedupe | Admit | Join
+AnyOperator = WindowedAggregate | Reorder | Dedupe | Admit | Join
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Together:
     The results of each leave through a channel of its name.
     """
 
-    branches: tuple[tuple[str, Output], ...]
+    branches: tuple[tuple[str, AnyOperator], ...]
 
     shares: ClassVar[bool] = True
 
@@ -55,10 +55,10 @@ class Together:
         return tuple(numbered[number] for number in sorted(numbered))
 
     @property
-    def outputs(self) -> dict[str, Output]:
+    def outputs(self) -> dict[str, AnyOperator]:
         return dict(self.branches)
 
-    def with_outputs(self, outputs: Mapping[str, Output]) -> Together:
+    def with_outputs(self, outputs: Mapping[str, AnyOperator]) -> Together:
         return Together(tuple(outputs.items()))
 
     def label(self) -> str:
@@ -66,4 +66,4 @@ class Together:
 
 
 #: What a query runs.
-Plan = Output | Together
+Plan = AnyOperator | Together

@@ -14,7 +14,7 @@ from tidegate.plan.time import Micros
 from tidegate.plan.windows import Window
 
 if TYPE_CHECKING:
-    from tidegate.plan.nodes import Output
+    from tidegate.plan.nodes import AnyOperator
 
 
 class Operator:
@@ -148,5 +148,5 @@ class Operator:
         """The operators whose results leave the plan, by channel."""
         return {MAIN: self}
 
-    def with_outputs(self, outputs: Mapping[str, Output]) -> Output:
+    def with_outputs(self, outputs: Mapping[str, AnyOperator]) -> AnyOperator:
         return outputs[MAIN]

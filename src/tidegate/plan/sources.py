@@ -16,7 +16,7 @@ from tidegate.plan.steps import Step
 from tidegate.plan.time import Micros, ProcessingTime, render
 
 if TYPE_CHECKING:
-    from tidegate.plan.nodes import Output
+    from tidegate.plan.nodes import AnyOperator
 from collections.abc import Mapping
 
 from tidegate.plan.event_time import DATE, EVENT_TIME, EVENT_TIME_TYPES, At
@@ -208,7 +208,7 @@ def _by(time: str) -> Term:
 class Derived:
     """The results of an operator as events of the next one, in the same query."""
 
-    input: Output
+    input: AnyOperator
     time: str
 
     python_stages: ClassVar[tuple[Stepped, ...]] = ()
@@ -241,7 +241,7 @@ class Derived:
         return self.input.sources
 
     @property
-    def operator(self) -> Output:
+    def operator(self) -> AnyOperator:
         return self.input
 
     @property
@@ -322,7 +322,7 @@ class Stepped:
         return self.input.read
 
     @property
-    def operator(self) -> Output | None:
+    def operator(self) -> AnyOperator | None:
         """The operator that these are results of, if so."""
         return self.input.operator
 

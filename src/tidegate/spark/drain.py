@@ -16,7 +16,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.spark.batch_writer import BatchWriter
 from tidegate.spark.checkpoint.metadata import (
     Drained,
@@ -70,7 +70,7 @@ def open_results(spark: SparkSession, physical: PhysicalPlan, checkpoint: str, n
     return through(physical, lambda *_: nothing, partial(merge_batch, now=now), with_pages)
 
 
-def in_event_time_order(rows: DataFrame, operator: Output) -> DataFrame:
+def in_event_time_order(rows: DataFrame, operator: AnyOperator) -> DataFrame:
     """Results by their time; those of one time stay as their bucket emitted them, retractions first."""
     # Each result has one of these times at least; running folds have none.
     times = [F.col(quoted(name)).cast("timestamp") for name in operator.order]

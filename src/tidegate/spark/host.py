@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessorHandle
 
-from tidegate.kernels import contents
+from tidegate.kernels import state_size as contents
 from tidegate.kernels.contract import Clock, Kernel
 from tidegate.kernels.messages import Message, in_order
 from tidegate.spark.checkpoint.ownership import Ownership

@@ -22,7 +22,7 @@ from tidegate.kernels.registry import kernels_of, unpack_of
 from tidegate.kernels.routes import Route, Routes
 from tidegate.optimize import optimize
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.host import Work
@@ -142,7 +142,7 @@ def through(
 
 
 def to_df(
-    plan: Output,
+    plan: AnyOperator,
     frames: Sequence[DataFrame],
     buckets: int | None = None,
     fusion: Fusion | None = None,

@@ -40,7 +40,6 @@ from tidegate.spark.drain import check_can_be_drained, drain
 from tidegate.spark.driver import is_connect, on_driver, on_driver_with_session
 from tidegate.spark.load_shedding import Decisions, Shedding
 from tidegate.spark.lower import TaskSettings, lower
-from tidegate.spark.pass_through import PassThrough
 from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
 from tidegate.spark.session import (
     SAFE_FORMAT,
@@ -52,6 +51,7 @@ from tidegate.spark.session import (
     state_format,
 )
 from tidegate.spark.start_options import StartOptions
+from tidegate.spark.stateless import StatelessProgram
 from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT
 
 #: The trigger that runs one batch: Spark replays the last one that it has begun, and no other.
@@ -213,9 +213,9 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
         return _launch(physical, packed, frames, options, opened)
 
 
-def start_pass_through(rows: DataFrame, options: StartOptions) -> Query:
+def start_stateless(rows: DataFrame, options: StartOptions) -> Query:
     """Start a program without operators: rows go to the main sink as they are, or to that of errors."""
-    session, program = rows.sparkSession, PassThrough.of(rows)
+    session, program = rows.sparkSession, StatelessProgram.of(rows)
     options.check_sinks(program.dataflow, ships=is_connect(session))
     opened = on_driver(session, partial(OpenedCheckpoint.at, options.checkpoint))
     return _launch(program, rows, [rows], options, opened)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.connectors import location
 from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.errors import StartError
-from tidegate.observe.batching import AdaptiveBatcher
+from tidegate.observe.batch_size import AdaptiveBatcher
 from tidegate.plan.time import Micros, render
 
 if TYPE_CHECKING:

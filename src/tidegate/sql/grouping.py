@@ -10,7 +10,7 @@ from tidegate.plan.channels import OP
 from tidegate.plan.event_time import EVENT_TIME
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWatermark
-from tidegate.plan.windowing import Aggregation, Emit, WindowBy
+from tidegate.plan.windowed_aggregates import Aggregation, WindowBy, WindowedAggregate
 from tidegate.plan.windows import Session
 from tidegate.sql.aggregates import AggregateCall, aggregate_call, aggregates_in, is_aggregate
 from tidegate.sql.clauses import Sinks, channel_sinks, emission, late_policy, lateness
@@ -314,7 +314,9 @@ def windowed(text: Text, select: Select, call: WindowCall, keyed: KeyBy, sinks: 
         return replace(node, late=late_policy(text, clauses, sinks))
 
 
-def _plan(text: Text, select: Select, results: Results, windows: WindowBy, call: WindowCall) -> Emit:
+def _plan(
+    text: Text, select: Select, results: Results, windows: WindowBy, call: WindowCall
+) -> WindowedAggregate:
     for name, aggregate in results.aggregates.items():
         with text.at(results.calls[name][1].call.span):
             Aggregation(windows, ((name, aggregate),))
@@ -327,4 +329,4 @@ def _plan(text: Text, select: Select, results: Results, windows: WindowBy, call:
         assert clause is not None
         said = clause.place
     with text.at(said):
-        return Emit(aggregation, emission(text, clauses))
+        return WindowedAggregate(aggregation, emission(text, clauses))

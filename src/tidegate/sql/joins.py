@@ -10,7 +10,7 @@ from tidegate.dataflow import compile
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import SIDES, How, Side
 from tidegate.plan.nodes import Join
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.sql.clauses import Sinks, channel_sinks, refuse_clauses
 from tidegate.sql.columns import Context
 from tidegate.sql.conditions import NO_KEY, On, written

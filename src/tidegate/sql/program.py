@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.schema import shortened
 from tidegate.plan.sources import Source, declare_source
 from tidegate.plan.time import Micros, ProcessingTime
@@ -106,7 +106,7 @@ class Insert:
     sinks.
     """
 
-    plan: Output | None
+    plan: AnyOperator | None
     inputs: tuple[Input, ...]
     steps: tuple[Projection, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)

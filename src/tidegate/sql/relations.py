@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from tidegate.errors import did_you_mean
 from tidegate.plan.channels import ERROR_CHANNEL, MAIN, OP
-from tidegate.plan.nodes import Output
+from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.sources import Derived, Source, Union, Upstream
 from tidegate.sql.columns import Context, Declared, Expression, Projected, Types, match
-from tidegate.sql.identity import check_identity
 from tidegate.sql.program import Input, Insert, Projection, SinkTable, Stream
+from tidegate.sql.result_key import check_result_key
 from tidegate.sql.source import Place
 from tidegate.sql.spans import Span, quoted, references
 from tidegate.sql.types import column_names
@@ -30,7 +30,7 @@ Columns = Mapping[str, Expression]
 class Planned:
     """The results of a plan, and the sinks of its late rows."""
 
-    plan: Output
+    plan: AnyOperator
     inputs: tuple[Input, ...]
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
@@ -290,5 +290,5 @@ def finish(relation: Relation, place: Place, main: SinkTable | None) -> Insert:
     kept = {**relation.kept, **({OP.name: OP.name} if relation.retracts else {})}
     insert = Insert(origin.plan, origin.inputs, relation.steps, kept, {**sinks, **others})
     with text.at(place):
-        check_identity(insert)
+        check_result_key(insert)
     return insert

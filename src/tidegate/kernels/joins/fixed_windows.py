@@ -31,7 +31,7 @@ from tidegate.kernels.rows.row_table import RowLayout, RowTable
 from tidegate.kernels.windows.slices import Slicing
 from tidegate.plan.joins import SIDES, Side
 from tidegate.plan.nodes import Join
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.plan.windows import Hopping
 from tidegate.state.pages import KEY, BucketState
 

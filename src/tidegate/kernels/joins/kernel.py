@@ -24,7 +24,7 @@ from tidegate.kernels.rows.row_table import OWN, RowLayout, RowTable, row_input
 from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES, Side, keeps, nulls_text, window_names
 from tidegate.plan.nodes import Join
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.state.pages import KEY, BucketState, own_keys
 
 #: Which row it is, where rows are told apart.

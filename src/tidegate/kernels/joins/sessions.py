@@ -40,7 +40,7 @@ from tidegate.kernels.sessions.merge import (
 from tidegate.kernels.sessions.store import END, START, SessionStore
 from tidegate.plan.joins import SIDES, Side
 from tidegate.plan.nodes import Join
-from tidegate.plan.windowing import WindowBy
+from tidegate.plan.windowed_aggregates import WindowBy
 from tidegate.plan.windows import Session
 from tidegate.state.pages import FIRST_POSITION, KEY, LAST_POSITION, BucketState
 

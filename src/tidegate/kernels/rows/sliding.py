@@ -20,9 +20,9 @@ from tidegate.columnar.timeline import Timeline
 from tidegate.kernels.accumulators import TIME, Accumulators
 from tidegate.kernels.contract import KeyedKernel, StepContext
 from tidegate.kernels.inputs import Arrival, Partials
-from tidegate.kernels.rows.arrived import arrived_before
+from tidegate.kernels.rows.arrival_order import arrived_before
 from tidegate.kernels.rows.row_table import RowLayout, RowTable, in_time, row_input
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import Sliding
 from tidegate.state.pages import KEY, BucketState
 
@@ -59,7 +59,7 @@ class SlidingPreAggregate:
 class SlidingKernel(KeyedKernel):
     """One result for each row that meets the condition, over the rows around it."""
 
-    def __init__(self, plan: Emit) -> None:
+    def __init__(self, plan: WindowedAggregate) -> None:
         [input] = plan.inputs
         window = plan.windowed.window
         assert isinstance(window, Sliding)

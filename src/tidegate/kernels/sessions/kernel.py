@@ -32,7 +32,7 @@ from tidegate.kernels.sessions.merge import (
 )
 from tidegate.kernels.sessions.store import END, START, SessionStore
 from tidegate.plan.time import LONGEST
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import Session
 
 
@@ -68,7 +68,7 @@ def _gaps(rows: pa.Table, column: str) -> pa.ChunkedArray:
 class SessionKernel(KeyedKernel):
     """Sessions that grow and merge across micro-batches."""
 
-    def __init__(self, plan: Emit) -> None:
+    def __init__(self, plan: WindowedAggregate) -> None:
         [input] = plan.inputs
         self.columns = KeyColumns.of(input)
         window = plan.windowed.window

@@ -21,7 +21,7 @@ from tidegate.kernels.inputs import ROWS, Arrival, KeyColumns, KeyedInput, Parti
 from tidegate.kernels.late import NEVER, AllowedLatenessTracker, Bounds, window_times
 from tidegate.kernels.windows.emit import Progress, window_emit
 from tidegate.kernels.windows.slices import SLICE, WINDOW, SliceStore, Slicing
-from tidegate.plan.windowing import Emit
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import Hopping
 from tidegate.state.pages import KEY
 
@@ -59,7 +59,7 @@ class SlicePreAggregate:
 class SliceKernel(KeyedKernel):
     """Windows over slices."""
 
-    def __init__(self, plan: Emit) -> None:
+    def __init__(self, plan: WindowedAggregate) -> None:
         [input] = plan.inputs
         self.columns = KeyColumns.of(input)
         window = plan.windowed.window

@@ -12,8 +12,8 @@ from tidegate.connectors import location
 from tidegate.dataflow.identity import fingerprint, window_of
 from tidegate.errors import StateError
 from tidegate.kernels import snapshot
-from tidegate.kernels.contents import count_keys, count_open
 from tidegate.kernels.sessions.store import SessionStore
+from tidegate.kernels.state_size import count_keys, count_open
 from tidegate.kernels.windows.slices import Slicing
 from tidegate.plan.identity import Values
 from tidegate.plan.schema import RESERVED_PREFIX

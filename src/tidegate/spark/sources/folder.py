@@ -27,7 +27,7 @@ from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import StructType
 
 from tidegate.connectors import location
-from tidegate.connectors.folder import (
+from tidegate.connectors.file_splits import (
     BEGINNING,
     FILE,
     LINE,

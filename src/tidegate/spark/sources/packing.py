@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from tidegate.connectors.folder import Folder, Parquet, Piece
+from tidegate.connectors.file_splits import Folder, Parquet, Piece
 from tidegate.kernels.messages import Kind
 from tidegate.plan.schema import TIMESTAMP
 from tidegate.spark.python_stages import MESSAGE, ArrowMap

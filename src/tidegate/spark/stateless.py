@@ -18,7 +18,7 @@ from tidegate.spark.sources.invalid_rows import invalid, is_invalid, valid
 
 
 @dataclass(frozen=True)
-class PassThrough:
+class StatelessProgram:
     """How to get the rows of a channel out of those of a source: a physical plan without operators."""
 
     dataflow: Dataflow
@@ -26,7 +26,7 @@ class PassThrough:
     identity: ClassVar[Identity] = Identity(buckets=0, state_format=0, operators={})
 
     @classmethod
-    def of(cls, rows: DataFrame) -> PassThrough:
+    def of(cls, rows: DataFrame) -> StatelessProgram:
         channels = {MAIN: arrow_schema(valid(rows)), ERROR_CHANNEL: ERRORS}
         return cls(Dataflow((), (), channels, COUNTERS))
 

@@ -235,7 +235,7 @@ def _like(column: pa.Field, result: pa.Field) -> pa.Field:
 
 
 @dataclass(frozen=True)
-class Emit(Operator):
+class WindowedAggregate(Operator):
     """When results leave, and in which form."""
 
     input: Aggregation
@@ -321,7 +321,7 @@ class Emit(Operator):
     def inputs(self) -> tuple[Input, ...]:
         return (self.windowed.as_input,)
 
-    def with_inputs(self, inputs: Sequence[Input]) -> Emit:
+    def with_inputs(self, inputs: Sequence[Input]) -> WindowedAggregate:
         [rows] = inputs
         return replace(self, input=replace(self.input, input=self.windowed.over(rows)))
 
@@ -391,7 +391,7 @@ class Emit(Operator):
         """Windows that read others by their start wait for the last that begins before their end."""
         upstream, reader = one.upstream, self.windowed.window
         above = upstream.operator if upstream.time == "window_start" else None
-        read = above.windowed.window if isinstance(above, Emit) else None
+        read = above.windowed.window if isinstance(above, WindowedAggregate) else None
         if above is None or not isinstance(read, Hopping) or not isinstance(reader, Hopping):
             return upstream.watermark_delay
         longest = max(0, read.size - read.last_start_before_ends(reader))

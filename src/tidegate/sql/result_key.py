@@ -8,10 +8,10 @@ from tidegate.plan.channels import MAIN
 from tidegate.sql.program import Insert
 
 
-def check_identity(insert: Insert) -> None:
+def check_result_key(insert: Insert) -> None:
     """Refuse a query whose sink finds rows by their identity, and which leaves out a part of it."""
     sink, plan = insert.sinks.get(MAIN), insert.plan
-    if sink is None or not SINKS[sink.connector].by_identity:
+    if sink is None or not SINKS[sink.connector].by_key:
         return
     if plan is None:
         return
