@@ -263,7 +263,7 @@ def test_a_pace_that_nobody_holds_is_an_error(
     rows = without_a_column(paced(spark, clicks, 10))
     stream = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = stream.trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match="is steered by start"):
+    with pytest.raises(StreamingQueryException, match="is controlled by start"):
         query.awaitTermination()
 
 

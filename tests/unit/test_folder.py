@@ -355,7 +355,7 @@ def test_what_was_taken_is_told_once(reading):
 
 def test_a_reader_that_nobody_steers_says_so(reading):
     reading.place.put("a", 5)
-    with pytest.raises(StartError, match=r"is steered by start.*keep a column as it is"):
+    with pytest.raises(StartError, match=r"is controlled by start.*keep a column as it is"):
         reading.next(BEGINNING)
 
 

@@ -72,7 +72,7 @@ def _with_origin(step: Projection) -> Projection:
 
 
 def _watched(inputs: Sequence[Input]) -> Pace | None:
-    """The pace of sources that are not steered while they run."""
+    """The pace of sources that are not controlled while they run."""
     streams = [given.stream for given in inputs if not SOURCES[given.stream.connector].keeps_pace]
     paces = [pace for stream in streams if (pace := pace_of(stream.options))]
     if len(paces) > 1:

@@ -103,8 +103,8 @@ def _folder(reading: Reading) -> DataFrame | None:
     spark, schema, options = reading.spark, reading.schema, reading.for_spark
     if reading.pace is not None:
         ADMISSION_CONTROL.require("a pace of files", f"leave it out. {_SPARKS_OWN}")
-        steered = Files(format, options, strict=reading.strict), Limits(pace=reading.pace)
-        return with_origin(read_folder(spark, path, schema, *steered))
+        controlled = Files(format, options, strict=reading.strict), Limits(pace=reading.pace)
+        return with_origin(read_folder(spark, path, schema, *controlled))
     parsing = {name: value for name, value in options.items() if name != _MOST_FILES}
     if not reads(path, format, parsing):
         return None

@@ -309,7 +309,7 @@ class FolderReader(OffsetReader):
         asked = self._control.asked()
         if asked is None:
             raise StartError(
-                "read_folder(pace=…) is steered by start(), and this query was started otherwise, or "
+                "read_folder(pace=…) is controlled by start(), and this query was started otherwise, or "
                 "none of its columns is one of the folder's: leave pace out, or keep a column as it is"
             )
         return shares(asked, self._settings.tasks)
