@@ -18,7 +18,7 @@ test: $(READY) $(CLASSES) ## Run all tests and the examples in docstrings (ARGS=
 matrix: $(READY) $(CLASSES) ## Run the Spark tests on every version of Spark: more than an hour (ARGS="-k name" narrows them)
 	.venv/bin/python -m scripts.matrix $(ARGS)
 
-smoke: $(READY) ## Run a few of them on the older versions, and a checkpoint from each version to the next
+smoke: $(READY) ## Run a few of them on the older versions
 	.venv/bin/python -m scripts.matrix --smoke $(ARGS)
 
 fuzz: $(READY) ## Look for counterexamples with fresh seeds (MINUTES=10, JOBS=2, ARGS="-k dedupe")
