@@ -284,8 +284,8 @@ def test_plan_nodes_answer_for_themselves():
     ("text", "names"),
     [
         ("isinstance(plan, WindowedAggregate)", ["WindowedAggregate"]),
-        ("isinstance(plan, (WindowedAggregate, Join))", ["WindowedAggregate", "Join"]),
-        ("isinstance(plan, Join | WindowedAggregate)", ["WindowedAggregate", "Join"]),
+        ("isinstance(plan, (WindowedAggregate, Join))", ["Join", "WindowedAggregate"]),
+        ("isinstance(plan, Join | WindowedAggregate)", ["Join", "WindowedAggregate"]),
         ("match plan:\n    case WindowedAggregate(input=rows): ...", ["WindowedAggregate"]),
         ("isinstance(plan, dict)", []),
         ("plan = WindowedAggregate(plan)", []),
