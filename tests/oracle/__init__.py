@@ -20,6 +20,7 @@ from tidegate.plan.channels import MAIN
 from tidegate.plan.joins import SIDES
 from tidegate.plan.nodes import AnyOperator, Join
 from tidegate.plan.pass_through import Admit, Dedupe, Reorder
+from tidegate.plan.windowed_aggregates import WindowedAggregate
 from tidegate.plan.windows import AllTime, Hopping, Session, Sliding
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row
@@ -125,6 +126,7 @@ def _rules_of(
         return DedupeRules(stage)
     if isinstance(stage, Admit):
         return AdmissionRules(stage)
+    assert isinstance(stage, WindowedAggregate)
     window = stage.windowed.window
     if isinstance(window, Sliding):
         return SlidingRules(stage, window, answers)

@@ -25,7 +25,7 @@ from tidegate.plan.event_time import At
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
 from tidegate.plan.nodes import AnyOperator, Join, Plan
-from tidegate.plan.pass_through import Admit, Dedupe, Reorder, SparkRule
+from tidegate.plan.pass_through import Admit, Dedupe, PassThrough, Reorder, SparkRule
 from tidegate.plan.policies import (
     Drop,
     Emission,
@@ -621,13 +621,13 @@ class ForwardedEvents(Stream, Runnable):
     """Events that an operator forwards: the input of more operators, or rows for a sink."""
 
     frames: tuple[DataFrame, ...]
-    plan: Dedupe | Admit
+    plan: PassThrough
 
     def __repr__(self) -> str:
         return shown(self)
 
     @property
-    def node(self) -> Dedupe | Admit:
+    def node(self) -> PassThrough:
         return self.plan
 
     @property

@@ -11,12 +11,12 @@ import pyarrow as pa
 from tidegate.errors import PlanError
 from tidegate.plan.channels import check_channel
 from tidegate.plan.joins import Join
-from tidegate.plan.pass_through import Admit, Dedupe, Reorder
+from tidegate.plan.pass_through import PassThrough
 from tidegate.plan.sources import Node, Source
 from tidegate.plan.windowed_aggregates import WindowedAggregate
 
 #: What rows can leave a plan by.
-AnyOperator = WindowedAggregate | Reorder | Dedupe | Admit | Join
+AnyOperator = WindowedAggregate | PassThrough | Join
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tidegate.plan.time import Micros, render
 SparkRule = Literal["drop_duplicates", "drop_duplicates_within_watermark"]
 
 
-class _PassThrough(Operator):
+class PassThrough(Operator):
     """What operators share that emit the rows they ingest, by key."""
 
     input: KeyBy
@@ -89,7 +89,7 @@ class _PassThrough(Operator):
 
 
 @dataclass(frozen=True)
-class Reorder(_PassThrough):
+class Reorder(PassThrough):
     """Rows released in the order of event time, then arrival, as far as the watermark has come."""
 
     input: KeyBy
@@ -122,7 +122,7 @@ class Reorder(_PassThrough):
 
 
 @dataclass(frozen=True)
-class Dedupe(_PassThrough):
+class Dedupe(PassThrough):
     """Of the rows with one id the first to arrive, for as long as ids are remembered.
 
     The id is the key. It is remembered until the watermark has passed the row's event time by `within`;
@@ -193,7 +193,7 @@ class Dedupe(_PassThrough):
 
 
 @dataclass(frozen=True)
-class Admit(_PassThrough):
+class Admit(PassThrough):
     """Rows of each stream, which is the key, as far as its limits allow; the others are rejected."""
 
     input: KeyBy
