@@ -186,8 +186,8 @@ class Story:
     def _snapshot(self) -> dict[str | None, tuple[int, int]]:
         read = tg.read_snapshot((self.folder / "snapshot").read_bytes())
         names = [name for name, _ in read.state]
-        n, amount = names.index("n.n"), names.index("amount.sum")
-        return {account: (state[n], state[amount]) for (account,), state in read.rows}
+        n, low, high = (names.index(part) for part in ("n.n", "amount.d0", "amount.d1"))
+        return {account: (state[n], state[low] + (state[high] << 32)) for (account,), state in read.rows}
 
 
 @pytest.fixture
