@@ -161,8 +161,8 @@ def test_a_sink_is_told_what_it_will_be_given(
     assert again == [main, late]
     assert main.query == late.query
     assert (main.channel, late.channel) == ("main", "late")
-    assert main.identity == ("user", "window_start", "window_end")
-    assert late.identity == ()
+    assert main.key == ("user", "window_start", "window_end")
+    assert late.key == ()
     assert (main.changes, late.changes) == (changes, False)
     assert main.schema.names == ["user", "window_start", "window_end", "n", "spend"] + ["op"] * changes
     assert late.schema.names == ["ts", "user", "price", *(field.name for field in LATE_COLUMNS)]
