@@ -26,6 +26,8 @@ from tidegate.errors import SessionError, StartError
 T = TypeVar("T")
 
 _CALL, _ANSWER = "tidegate_call", "answer binary"
+#: The option that carries a call. Spark redacts options of such a name, and a sink may hold a password.
+_PICKLED = "pickled_secret"
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -40,7 +42,7 @@ def on_driver(spark: SparkSession, call: Callable[[], T]) -> T:
     packed = base64.b64encode(_packed(call)).decode("ascii")
     try:
         spark.dataSource.register(CallSource)
-        [row] = spark.read.format(_CALL).option("call", packed).load().collect()
+        [row] = spark.read.format(_CALL).option(_PICKLED, packed).load().collect()
     except PySparkException as error:
         raise _without_tidegate(error) or error from error
     return _opened(bytes(row[0]))
@@ -83,7 +85,7 @@ class CallSource(DataSource):
         return _ANSWER
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return _CallReader(base64.b64decode(self.options["call"]))
+        return _CallReader(base64.b64decode(self.options[_PICKLED]))
 
 
 class _CallReader(DataSourceReader):
