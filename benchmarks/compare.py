@@ -1,0 +1,95 @@
+"""Two checkouts on the same cases, next to each other: `python -m benchmarks.compare FOLDER [NAME…]`.
+
+FOLDER is a checkout of another commit that has an environment of its own (`make demo` there makes it).
+Cases run in the order before, after, after, before: a machine that gets slower meanwhile is then no
+disadvantage to either. The table goes to the terminal, as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import data, launch
+from benchmarks.__main__ import choose
+from benchmarks.cases import Case, catalogue
+
+#: One case in another checkout: the last line that it prints is the result.
+_RUN = """
+import json, sys
+from benchmarks.launch import run_case
+print(json.dumps(run_case(sys.argv[1], {quick})))
+"""
+
+
+@dataclass
+class Pair:
+    """Mean times of a steady batch, in milliseconds, a run each."""
+
+    case: str
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How long a batch takes now, as a share of how long it took."""
+        return statistics.fmean(self.after) / statistics.fmean(self.before)
+
+    def row(self) -> str:
+        runs = (", ".join(f"{run:,.0f}" for run in runs) for runs in (self.before, self.after))
+        return "| " + " | ".join((f"`{self.case}`", *runs, f"{self.ratio:.2f}")) + " |"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = _parse(arguments)
+    other = Path(options.folder).absolute()
+    cases = [case for case in choose(catalogue(options.quick), options.names) if _is_ours(case)]
+    print("| case | before, ms | after, ms | after / before |\n|---|---|---|---|", flush=True)
+    for case in cases:
+        for dataset in case.datasets:
+            data.folder(dataset)
+        print(_compared(case.name, other, options.rounds, options.quick).row(), flush=True)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.compare", description=__doc__)
+    parser.add_argument("folder", help="a checkout of the commit before")
+    parser.add_argument("names", nargs="*", help="beginnings of case names; all without")
+    parser.add_argument("--rounds", type=int, default=1, help="pairs of runs of each checkout")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the data, to see that it works")
+    return parser.parse_args(arguments)
+
+
+def _is_ours(case: Case) -> bool:
+    return case.engine in ("tidegate", "kernel")
+
+
+def _compared(case: str, other: Path, rounds: int, quick: bool) -> Pair:
+    pair = Pair(case)
+    for _ in range(rounds):
+        for checkout, runs in (
+            (other, pair.before),
+            (launch.ROOT, pair.after),
+            (launch.ROOT, pair.after),
+            (other, pair.before),
+        ):
+            runs.append(_mean_ms(case, checkout, quick))
+    return pair
+
+
+def _mean_ms(case: str, checkout: Path, quick: bool) -> float:
+    command = [checkout / ".venv" / "bin" / "python", "-c", _RUN.format(quick=quick), case]
+    ran = subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"{case} failed in {checkout}:\n{ran.stderr[-2000:]}")
+    mean: float = json.loads(ran.stdout.splitlines()[-1])["steady"]["mean_ms"]
+    return mean
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
