@@ -16,7 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
-from benchmarks import chart, data, page, pairs, report
+from benchmarks import chart, compare, data, launch, page, pairs, report
 from benchmarks.batching import judge
 from benchmarks.cases import (
     JOIN_HOPPING,
@@ -574,3 +574,19 @@ def test_the_figures_of_the_readme_are_those_of_the_page():
 
 def times(ratio: float) -> str:
     return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def test_two_checkouts_take_turns_and_only_with_our_own_cases(tmp_path, monkeypatch, capsys):
+    times = {tmp_path: iter((100.0, 140.0)), launch.ROOT: iter((50.0, 70.0))}
+    ran = []
+
+    def mean_ms(case, checkout, quick):
+        ran.append((case, checkout))
+        return next(times[checkout])
+
+    monkeypatch.setattr(compare, "_mean_ms", mean_ms)
+    monkeypatch.setattr(data, "folder", lambda _: tmp_path)
+    compare.main([str(tmp_path), "small", "--quick"])
+    order = [tmp_path, launch.ROOT, launch.ROOT, tmp_path]
+    assert ran == [("small/tidegate", checkout) for checkout in order]
+    assert capsys.readouterr().out.splitlines()[-1] == "| `small/tidegate` | 100, 140 | 50, 70 | 0.50 |"
