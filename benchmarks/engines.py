@@ -50,13 +50,13 @@ def results(case: Case, *streams: DataFrame) -> DataFrame:
 
 def _spark(case: Case, events: DataFrame) -> DataFrame:
     timed = _timed(events)
-    grouped = timed.groupBy(_spark_window(case.window).alias("window"), "user")
+    grouped = timed.groupBy(spark_window(case.window).alias("window"), "user")
     totals = grouped.agg(F.count("*").alias("n"), F.sum("price").alias("spend"))
     edges = [F.col(f"window.{edge}").alias(f"window_{edge}") for edge in ("start", "end")]
     return totals.select("user", *edges, "n", "spend")
 
 
-def _spark_window(window: Any) -> Column:
+def spark_window(window: Any) -> Column:
     if isinstance(window, Session):
         return F.session_window("ts", f"{window.gap} seconds")
     return F.window("ts", f"{window.size} seconds", f"{window.slide} seconds")
@@ -93,17 +93,17 @@ def _stepped(case: Case, events: DataFrame) -> DataFrame:
         .map(lambda rows: rows.with_columns(paid=pl.col("cents") / 100))
         .filter(lambda rows: rows["user"] != "")
     )
-    windows = steps.key_by("user").window(_window(case.window))
+    windows = steps.key_by("user").window(tidegate_window(case.window))
     totals = windows.agg(n=tg.count(), spend=tg.sum("paid"))
     return totals.to_df(fusion=unfused if case.steps == "unfused" else None)
 
 
 def _windowed(events: DataFrame, window: Any) -> Any:
     timed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s")
-    return timed.key_by("user").window(_window(window))
+    return timed.key_by("user").window(tidegate_window(window))
 
 
-def _window(window: Any) -> Any:
+def tidegate_window(window: Any) -> Any:
     if isinstance(window, Session):
         return tg.session(f"{window.gap} s")
     if isinstance(window, Sliding):
@@ -142,7 +142,7 @@ def _spark_join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
 
 def _spark_side(events: DataFrame, window: Window, side: str) -> DataFrame:
     own = [F.col(name).alias(f"{name}_{side}") for name in ("ts", "price")]
-    start = _spark_window(window).getField("start").alias("start")
+    start = spark_window(window).getField("start").alias("start")
     # A row is later than the start of its window by up to the size.
     return events.select("user", start, *own).withWatermark(
         "start", f"{TOLERANCE + window.size} seconds"
