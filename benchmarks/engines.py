@@ -16,11 +16,12 @@ import tidegate as tg
 from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, Window
 from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
+from tidegate.api.events import ForwardedEvents, Startable
 from tidegate.plan.inputs import KeyBy
-from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.pass_through import Admit, Dedupe
 from tidegate.plan.sla import declare_sla
 from tidegate.plan.sources import Source
+from tidegate.plan.steps import Fusion
 from tidegate.plan.time import micros
 from tidegate.spark import lower
 
@@ -29,23 +30,30 @@ TOLERANCE = 5
 
 
 def results(case: Case, *streams: DataFrame) -> DataFrame:
-    """The results of a case: user, window_start, window_end, n, spend.
+    """The results of a case by Spark: user, window_start, window_end, n, spend.
 
     Around rows: ts, user, price, n, spend, most. Pairs: user, and window, ts and price of both sides.
-    Rows that are left: ts, user, price, and a digest of them.
+    Rows that are left: ts, user, price.
     """
     if isinstance(case.window, Join):
-        return _JOINS[case.engine](case.window, *streams)
+        return _spark_join(case.window, *streams)
+    [events] = streams
+    if isinstance(case.window, Distinct | Admission):
+        return _spark_rows(case.window, events)
+    return _ENGINES[case.engine](case, events)
+
+
+def program(case: Case, *streams: DataFrame) -> tuple[Startable, Fusion | None]:
+    """The same as a program of tidegate, and which of its steps are fused."""
+    if isinstance(case.window, Join):
+        left, right = streams
+        sides = _windowed(left, case.window.left), _windowed(right, case.window.right)
+        return sides[0].join(sides[1]), None
     if case.steps is not None:
         return _stepped(case, *streams)
     if isinstance(case.window, Distinct | Admission):
-        [events] = streams
-        rows = (
-            _spark_rows(case.window, events) if case.engine == "spark" else _tidegate_rows(case, events)
-        )
-        # Short enough for sums of many to be exact.
-        return rows.withColumn("digest", F.xxhash64("ts", "user", "price").bitwiseAND(0xFFFFFFFF))
-    return _ENGINES[case.engine](case, *streams)
+        return ForwardedEvents(streams, row_plan(case)), None
+    return paced_results(case, *streams).emit(getattr(tg.emit, case.emission)()), None
 
 
 def _spark(case: Case, events: DataFrame) -> DataFrame:
@@ -74,16 +82,7 @@ def paced_results(case: Case, events: DataFrame) -> Any:
     return _windowed(events, case.window).agg(**aggregates)
 
 
-def _tidegate(case: Case, events: DataFrame) -> DataFrame:
-    rows = paced_results(case, events).emit(getattr(tg.emit, case.emission)()).to_df()
-    if case.emission != "changelog":
-        return rows
-    # What is taken back counts against what was put out, so that the sums are those of the answer.
-    sign = F.when(F.col("op").startswith("-"), -1).otherwise(1)
-    return rows.withColumns({name: F.col(name) * sign for name in ("n", "spend")})
-
-
-def _stepped(case: Case, events: DataFrame) -> DataFrame:
+def _stepped(case: Case, events: DataFrame) -> tuple[Startable, Fusion | None]:
     """Two maps and two filters before the windows; they leave no event out, so all can be counted."""
     unfused = tg.fusion(maps=False, filters=False, across=False, pack=False, read=False)
     timed = tg.events(events, time="ts", tolerance=f"{TOLERANCE} s")
@@ -95,7 +94,7 @@ def _stepped(case: Case, events: DataFrame) -> DataFrame:
     )
     windows = steps.key_by("user").window(tidegate_window(case.window))
     totals = windows.agg(n=tg.count(), spend=tg.sum("paid"))
-    return totals.to_df(fusion=unfused if case.steps == "unfused" else None)
+    return totals, unfused if case.steps == "unfused" else None
 
 
 def _windowed(events: DataFrame, window: Any) -> Any:
@@ -149,21 +148,13 @@ def _spark_side(events: DataFrame, window: Window, side: str) -> DataFrame:
     )
 
 
-def _tidegate_join(join: Join, left: DataFrame, right: DataFrame) -> DataFrame:
-    return _windowed(left, join.left).join(_windowed(right, join.right)).to_df()
-
-
 def _spark_rows(distinct: Distinct | Admission, events: DataFrame) -> DataFrame:
     assert isinstance(distinct, Distinct), "Spark has no admission of its own"
     timed = events.withWatermark("ts", f"{distinct.delay} seconds")
     return timed.dropDuplicatesWithinWatermark(["user"])
 
 
-def _tidegate_rows(case: Case, events: DataFrame) -> DataFrame:
-    return lower.to_df(row_plan(case), [events])
-
-
-def row_plan(case: Case) -> AnyOperator:
+def row_plan(case: Case) -> Dedupe | Admit:
     """The plan of a case whose results are rows that are left."""
     if isinstance(case.window, Distinct):
         delay = micros(f"{case.window.delay} s", "delay")
@@ -182,5 +173,4 @@ def rows_of(batch: dict[str, Any]) -> int:
     return counted.get("rows_in") or batch["numInputRows"]
 
 
-_ENGINES = {"spark": _spark, "tidegate": _tidegate, "per-key": _per_key}
-_JOINS = {"spark": _spark_join, "tidegate": _tidegate_join}
+_ENGINES = {"spark": _spark, "per-key": _per_key}

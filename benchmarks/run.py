@@ -14,23 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import tidegate as tg
 from benchmarks import batching, data, kernel, pairs
 from benchmarks.cases import Case, Join, catalogue
-from benchmarks.engines import results, rows_of
+from benchmarks.engines import program, results, rows_of
+from benchmarks.sums import COLUMNS, Sums, observed
+from tidegate.plan.channels import MAIN
 
 _EMITTED = "emitted"
-#: Columns of results that are added up, by the names of their sums; those that a case has.
-_SUMS = {
-    "events": "n",
-    "spend": "spend",
-    "most": "most",
-    "left_price": "price_left",
-    "right_price": "price_right",
-    "digest": "digest",
-}
 _CONF = ("spark.sql.", "spark.python.", "spark.driver.memory", "spark.master")
 #: Durations of a batch, in the order Spark runs through them.
 PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
@@ -55,12 +47,17 @@ def _on_spark(case: Case) -> dict[str, Any]:
     spark = tg.local_spark(cores=2, app="benchmark", **_settings(case))
     spark.sparkContext.setLogLevel("ERROR")
     query_begun = time.perf_counter()
-    if case.paced is None:
-        progress = _run(case, results(case, *_sources(case, spark)))
-    else:
+    emitted: dict[str, float] | None = None
+    if case.paced is not None:
         progress = batching.run(case, spark)
+    elif case.engine == "tidegate":
+        progress, emitted = _run_program(case, spark)
+    else:
+        progress = _run(case, results(case, *_sources(case, spark)))
     ended = time.perf_counter()
     result = measure(case, progress)
+    if emitted is not None:
+        result["emitted"] = dict.fromkeys(result["emitted"], 0) | emitted
     if case.paced is not None:
         result["paced"] = batching.judge(case.paced, result["batch_rows"], result["batch_ms"])
     result |= {"total_s": ended - begun, "query_s": ended - query_begun, "conf": _conf(spark)}
@@ -110,11 +107,25 @@ def _sources(case: Case, spark: SparkSession) -> Iterator[DataFrame]:
         yield files.parquet(str(data.folder(dataset)))
 
 
+def _run_program(case: Case, spark: SparkSession) -> tuple[list[Progress], dict[str, float]]:
+    """Everything there is, by a query as users start it, into a sink that adds it up."""
+    startable, fusion = program(case, *_sources(case, spark))
+    with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
+        sums = Sums()
+        query = startable.start(
+            checkpoint=checkpoint,
+            trigger={"availableNow": True},
+            name=case.name,
+            fusion=fusion,
+            sinks={name: sums if name == MAIN else tg.sinks.discard() for name in startable.channels},
+        )
+        query.await_termination()
+        return [json.loads(batch.json) for batch in query.spark.recentProgress], sums.total()
+
+
 def _run(case: Case, rows: DataFrame) -> list[Progress]:
     """Everything there is, to nowhere; the observation counts what arrives there."""
-    sums = [F.sum(column).alias(name) for name, column in _SUMS.items() if column in rows.columns]
-    observed = rows.observe(_EMITTED, F.count(F.lit(1)).alias("rows"), *sums)
-    writer = observed.writeStream.format("noop").outputMode("append")
+    writer = observed(rows, _EMITTED).writeStream.format("noop").outputMode("append")
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:
         writer = writer.option("checkpointLocation", checkpoint).queryName(case.name)
         query = writer.trigger(availableNow=True).start()
@@ -127,8 +138,9 @@ def _mean_part(batches: list[Progress], part: str) -> float:
 
 
 def _emitted(progress: list[Progress]) -> dict[str, float]:
-    observed = [batch.get("observedMetrics", {}).get(_EMITTED) or {} for batch in progress]
-    return {name: sum(metrics.get(name) or 0 for metrics in observed) for name in ("rows", *_SUMS)}
+    found = [batch.get("observedMetrics", {}).get(_EMITTED) or {} for batch in progress]
+    names = ("rows", *COLUMNS, "digest")
+    return {name: sum(one.get(name) or 0 for one in found) for name in names}
 
 
 def _state(batch: Progress) -> dict[str, int]:

@@ -5,8 +5,13 @@ from tidegate.connectors.declaration import SINKS, SOURCES, Connector, Option, c
 from tidegate.connectors.files import FileSink
 from tidegate.connectors.memory import MemorySink
 from tidegate.connectors.sinks import (
+    ArrowWrite,
     Preparable,
+    RowType,
     Sink,
+    Stage,
+    StagedSink,
+    StagedWrite,
     Target,
     Write,
     for_spark,
@@ -18,12 +23,17 @@ from tidegate.connectors.tables import TableSink
 __all__ = [
     "SINKS",
     "SOURCES",
+    "ArrowWrite",
     "Connector",
     "FileSink",
     "MemorySink",
     "Option",
     "Preparable",
+    "RowType",
     "Sink",
+    "Stage",
+    "StagedSink",
+    "StagedWrite",
     "TableSink",
     "Target",
     "Write",

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.connectors.declaration import SinkConnector, declare
+from tidegate.connectors.sinks import RowType, Stage
 
 __all__ = ["discard"]
+
+
+class Nowhere:
+    """Tasks need not even put the rows together."""
+
+    def write(self, tables: Iterable[pa.Table]) -> None:
+        """Nothing is written."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +27,12 @@ class DiscardSink:
 
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Nothing is written."""
+
+    def stage(self, rows: RowType) -> Stage:
+        return Nowhere()
+
+    def commit(self, receipts: Sequence[bytes], batch_id: int) -> None:
+        """Nothing was written."""
 
 
 def discard() -> DiscardSink:

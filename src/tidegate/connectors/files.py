@@ -1,24 +1,30 @@
 """Files in a folder: the rows of a channel, each batch of them once.
 
-Spark writes the files of a batch into a folder of their own. They are moved into place, and then the
-folder's metadata file lists the batch. That file is the commit: a batch that it lists is never touched
-again. If an attempt is killed before that, the next one removes the files that it has moved.
+The files of a batch are staged: written where nobody reads them, each under a name that no other attempt
+has. They are moved into place, and then the folder's metadata file lists the batch. That file is the
+commit: a batch that it lists is never touched again. If an attempt is killed before that, the next one
+removes the files that it has moved.
+
+Tasks stage Parquet themselves, as soon as they have rows. All else is staged by Spark from a DataFrame.
 """
 
 from __future__ import annotations
 
 import posixpath
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidegate.connectors.declaration import Option, SinkConnector, SourceConnector, declare
 from tidegate.connectors.metadata_files import read_metadata, write_metadata
-from tidegate.connectors.sinks import Target, for_spark, location
+from tidegate.connectors.sinks import RowType, Target, for_spark, location
 from tidegate.connectors.text_options import INVALID_FIELDS, PACE
 from tidegate.errors import SinkError
 
@@ -28,6 +34,8 @@ __all__ = ["json", "parquet"]
 METADATA = "_tidegate_batches"
 #: Files on their way into the folder.
 STAGING = "_staging"
+#: Under this name Spark's readers of Parquet find the schema in their own words.
+_SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True)
@@ -40,11 +48,34 @@ class FileSink:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", location(self.path))
 
+    def stage(self, rows: RowType) -> ParquetStage | None:
+        """Tasks write Parquet; Arrow has no writer of JSON."""
+        return ParquetStage(self.path, rows) if self.format == "parquet" else None
+
     def prepare(self, target: Target) -> Folder:
         """See that the folder is nobody else's."""
         folder = Folder(self.path, self.format, target)
         folder.last_batch()
         return folder
+
+
+@dataclass(frozen=True)
+class ParquetStage:
+    """Writes the rows of a task into a file. The receipt is its path below `_staging`."""
+
+    path: str
+    rows: RowType
+
+    def write(self, tables: Iterable[pa.Table]) -> bytes:
+        filesystem, folder = fs.FileSystem.from_uri(self.path)
+        name = f"{uuid.uuid4().hex}.parquet"
+        staging = posixpath.join(folder, STAGING)
+        filesystem.create_dir(staging, recursive=True)
+        schema = self.rows.schema.with_metadata({_SPARK_SCHEMA: self.rows.spark})
+        with pq.ParquetWriter(posixpath.join(staging, name), schema, filesystem=filesystem) as file:
+            for table in tables:
+                file.write_table(table.cast(schema))
+        return name.encode()
 
 
 @dataclass(frozen=True)
@@ -66,22 +97,40 @@ class Folder:
 
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Write a batch, once."""
+        if self._is_new(batch_id):
+            self._commit(self._staged(rows), batch_id)
+
+    def commit(self, receipts: Sequence[bytes], batch_id: int) -> None:
+        """Make files that tasks have staged those of a batch, once."""
+        if self._is_new(batch_id):
+            self._commit([receipt.decode() for receipt in receipts], batch_id)
+
+    def _is_new(self, batch_id: int) -> bool:
         last = self.last_batch()
-        if last is not None and batch_id <= min(last, self.target.replayed):
-            return
-        if last is not None and batch_id < last:
+        if last is None or batch_id > last:
+            return True
+        if batch_id < last and batch_id > min(last, self.target.replayed):
             raise SinkError(
                 f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: out of "
                 f"order, batch {last} has been written already. The checkpoint is older than the "
                 "folder: start afresh with a new checkpoint location and a new folder"
             )
-        if batch_id == last:
-            return
+        return False
+
+    def _staged(self, rows: Any) -> list[str]:
+        """The files that Spark writes for a DataFrame."""
         # A folder for each attempt: what a killed process had under way may still be writing.
-        attempt = posixpath.join(STAGING, str(batch_id), uuid.uuid4().hex)
+        attempt = uuid.uuid4().hex
+        uri = posixpath.join(self.path, STAGING, attempt)
         shown = self._with_seconds(rows) if self.format == "json" else rows
-        shown.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
-        self._put_in_place(attempt, batch_id)
+        shown.write.format(self.format).save(for_spark(uri))
+        filesystem, folder = fs.FileSystem.from_uri(uri)
+        written = filesystem.get_file_info(fs.FileSelector(folder))
+        names = sorted(file.base_name for file in written if file.base_name.startswith("part-"))
+        return [posixpath.join(attempt, name) for name in names]
+
+    def _commit(self, staged: Sequence[str], batch_id: int) -> None:
+        self._put_in_place(staged, batch_id)
         write_metadata(self._metadata, asdict(Written(self.target.query, self.target.channel, batch_id)))
 
     def _with_seconds(self, rows: Any) -> Any:
@@ -105,16 +154,17 @@ class Folder:
             )
         return written.batch_id
 
-    def _put_in_place(self, attempt: str, batch_id: int) -> None:
+    def _put_in_place(self, staged: Sequence[str], batch_id: int) -> None:
         filesystem, folder = fs.FileSystem.from_uri(self.path)
         batch = f"batch-{batch_id:08d}-"
         for file in filesystem.get_file_info(fs.FileSelector(folder)):
             if file.base_name.startswith(batch):
                 filesystem.delete_file(file.path)  # of an attempt that was killed on its way here
-        for file in filesystem.get_file_info(fs.FileSelector(posixpath.join(folder, attempt))):
-            if file.base_name.startswith("part-"):
-                filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
-        filesystem.delete_dir(posixpath.join(folder, STAGING, str(batch_id)))
+        for number, name in enumerate(staged):
+            placed = f"{batch}part-{number:05d}-{uuid.uuid4().hex}.{self.format}"
+            filesystem.move(posixpath.join(folder, STAGING, name), posixpath.join(folder, placed))
+        # What is left there is of attempts that did not count.
+        filesystem.delete_dir_contents(posixpath.join(folder, STAGING), missing_dir_ok=True)
 
     @property
     def _metadata(self) -> str:

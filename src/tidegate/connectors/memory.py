@@ -18,7 +18,10 @@ class MemorySink:
     in_process: ClassVar[bool] = True
 
     def __call__(self, rows: Any, batch_id: int) -> None:
-        self.batches[batch_id] = rows.toArrow()
+        self.write_rows(rows.toArrow(), batch_id)
+
+    def write_rows(self, rows: pa.Table, batch_id: int) -> None:
+        self.batches[batch_id] = rows
 
     def to_arrow(self) -> pa.Table | None:
         """All rows so far, in the order of their batches; None before any came."""

@@ -245,7 +245,10 @@ class Table:
 
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Apply a batch, once."""
-        arrived = rows.toArrow()
+        self.write_rows(rows.toArrow(), batch_id)
+
+    def write_rows(self, arrived: pa.Table, batch_id: int) -> None:
+        """The same with rows that are here."""
         with self.database.transaction(self._doing(batch_id)) as connection:
             self.database.lock(connection, self.place)
             if not self._is_new(connection, batch_id):

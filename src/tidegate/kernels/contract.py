@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,13 +64,22 @@ class Outcome:
         counts.update(later.counts)
         return Outcome([*self.tables, *later.tables], counts, later.gauges, later.due)
 
-    def messages(self, bucket: int, vertex: int) -> Iterable[Message]:
-        """What a bucket of the operator of that number sends."""
-        for channel, tables in self.tables:
-            yield Message.output(bucket, channel, tables[-1].num_rows, ipc.encode(tables))
+    def messages(self, bucket: int, vertex: int, pack: Pack | None = None) -> Iterator[Message]:
+        """What a bucket of the operator of that number sends; `pack` says what becomes of the rows."""
+        yield from (pack or packed)(bucket, self.tables)
         yield from count_messages(bucket, self.counts)
         for name, held in self.gauges.items():
             yield Message.gauge(bucket, vertex, name, held)
+
+
+#: Messages for rows that a bucket sends.
+Pack = Callable[[int, Iterable[Sent]], Iterable[Message]]
+
+
+def packed(bucket: int, sent: Iterable[Sent]) -> Iterator[Message]:
+    """Rows as they travel from stage to stage."""
+    for channel, tables in sent:
+        yield Message.output(bucket, channel, tables[-1].num_rows, ipc.encode(tables))
 
 
 @dataclass(frozen=True)

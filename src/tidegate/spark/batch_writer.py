@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidegate.connectors import Write
+from tidegate.connectors import ArrowWrite, StagedWrite, Write
 from tidegate.dataflow import Dataflow
 from tidegate.dataflow.identity import Identity
-from tidegate.kernels.messages import Message
+from tidegate.kernels.messages import Kind, Message
 from tidegate.observe.metrics import BatchCounts, Metrics
 from tidegate.plan.channels import MAIN, ROWS_IN
 from tidegate.spark.checkpoint.metadata import MetricsFile, ProgressFile
@@ -36,7 +37,9 @@ class Program(Protocol):
     @property
     def identity(self) -> Identity: ...
     def channel(self, name: str, packed: DataFrame, /) -> DataFrame: ...
-    def facts(self, packed: DataFrame, /) -> DataFrame: ...
+    def facts(self, packed: DataFrame, content_of: Collection[str] = (), /) -> DataFrame: ...
+    def delivers(self, channel: str, write: object, /) -> bool: ...
+    def unpacked(self, channel: str, blobs: Iterable[bytes], /) -> pa.Table: ...
 
 
 @dataclass
@@ -80,7 +83,7 @@ class BatchWriter:
         self.last, begun = batch_id, now()
         if self.summary is not None:
             self.summary.begin(batch_id)
-        counts = self.write_channels(packed, batch_id, self.program.channel)
+        counts = self.write_channels(packed, batch_id, self.program.channel, self._delivered)
         if self.summary is not None:
             self.summary.write(batch_id)
         if self.progress is not None:
@@ -92,36 +95,67 @@ class BatchWriter:
         self.rate_control.observe(rows, begun)
         self._leave_metrics()
 
-    def write_channels(self, packed: DataFrame, batch_id: int, rows_of: RowsOf) -> BatchCounts:
-        """Count what a batch has emitted, and write the rows of each channel."""
+    def write_channels(
+        self, packed: DataFrame, batch_id: int, rows_of: RowsOf, delivered: Collection[str] = ()
+    ) -> BatchCounts:
+        """Count what a batch has emitted, and write the rows of each channel.
+
+        Those of `delivered` channels come with the messages. Others are computed from them by Spark.
+        """
+        if self.writes.keys() <= set(delivered):
+            return self._write_counted(packed, batch_id, rows_of, delivered)
         # Several channels are written from one computation: without this each would run it again.
         packed.persist()
         try:
-            return self._write_counted(packed, batch_id, rows_of)
+            return self._write_counted(packed, batch_id, rows_of, delivered)
         finally:
             packed.unpersist()
 
-    def _write_counted(self, packed: DataFrame, batch_id: int, rows_of: RowsOf) -> BatchCounts:
-        facts, results = self.program.facts(packed), None
+    @cached_property
+    def _delivered(self) -> frozenset[str]:
+        """The channels that a batch writes in the one job that computes it."""
+        delivers = self.program.delivers
+        return frozenset(channel for channel, write in self.writes.items() if delivers(channel, write))
+
+    def _write_counted(
+        self, packed: DataFrame, batch_id: int, rows_of: RowsOf, delivered: Collection[str]
+    ) -> BatchCounts:
+        facts, results = self.program.facts(packed, delivered), None
         if self.selects is not None:
             # Kept for the sink, which selects again: so results are unpacked once.
             results = rows_of(MAIN, packed).persist()
             leaving = counted_as(MAIN, self.selects(results))
             facts = facts.where(~is_output(MAIN)).unionAll(leaving.select(facts.columns))
         try:
-            found = facts.collect()
+            found = [Message(**row.asDict(recursive=True)) for row in facts.collect()]
             at = time.time_ns() // 1000
             self.ownership.check()  # once more: the batch has been computed meanwhile
-            messages = (Message(**row.asDict(recursive=True)) for row in found)
-            counts = self.metrics.record(batch_id, messages, at)
+            counts = self.metrics.record(batch_id, found, at)
             for channel, write in self.writes.items():
-                if counts.rows[channel]:
+                if not counts.rows[channel]:
+                    continue
+                if channel in delivered:
+                    self._write_delivered(channel, write, found, batch_id)
+                else:
                     kept = channel == MAIN and results is not None
                     write(results if kept else rows_of(channel, packed), batch_id)
         finally:
             if results is not None:
                 results.unpersist()
         return counts
+
+    def _write_delivered(
+        self, channel: str, write: object, messages: Iterable[Message], batch_id: int
+    ) -> None:
+        content = [
+            bytes(one.blob)
+            for one in messages
+            if one.kind == Kind.OUTPUT and one.name == channel and one.blob is not None
+        ]
+        if isinstance(write, StagedWrite):
+            write.commit(content, batch_id)
+        elif isinstance(write, ArrowWrite):
+            write.write_rows(self.program.unpacked(channel, content), batch_id)
 
     def _leave_metrics(self) -> None:
         if self.metrics_file is not None:

@@ -67,7 +67,9 @@ def open_results(spark: SparkSession, physical: PhysicalPlan, checkpoint: str, n
         return messages.unionAll(page_messages(stored_pages(spark, checkpoint, last - number)))
 
     nothing = spark.createDataFrame([], MESSAGE)
-    return through(physical, lambda *_: nothing, partial(merge_batch, now=now), with_pages)
+    return through(
+        physical.without_delivery(), lambda *_: nothing, partial(merge_batch, now=now), with_pages
+    )
 
 
 def in_event_time_order(rows: DataFrame, operator: AnyOperator) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from tidegate.kernels import state_size as contents
 from tidegate.kernels.contract import Clock, Kernel
 from tidegate.kernels.messages import Message, in_order
 from tidegate.spark.checkpoint.ownership import Ownership
+from tidegate.spark.delivery import Delivery
 from tidegate.state.pages import RESIDENT, BucketState, state_of
 
 _ROW = Row(*Message._fields)
@@ -51,6 +52,8 @@ class Work:
     title: str = "the operator"
     #: None for `to_df()`, which does not know its checkpoint.
     ownership: Ownership | None = None
+    #: Which channels are written here.
+    delivery: Delivery = field(default_factory=Delivery)
 
 
 class HostedKernel:
@@ -63,6 +66,7 @@ class HostedKernel:
         self._vertex = work.vertex
         self._title = work.title
         self._ownership = work.ownership
+        self._delivery = work.delivery
         self._operator = operator
         self._plan = plan
         self._handle = handle
@@ -103,7 +107,7 @@ class HostedKernel:
             outcome = self._kernel.step(state, inputs, _clock(times))
         self._set_timer(state, outcome.due, fired)
         state.commit()
-        for message in outcome.messages(bucket, self._vertex):
+        for message in outcome.messages(bucket, self._vertex, self._delivery.packed):
             yield message_row(message)
         yield message_row(Message.state(bucket, self._vertex, contents.kept(self._kernel, state)))
 

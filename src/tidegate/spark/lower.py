@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.columnar import ipc
+from tidegate.connectors import ArrowWrite, Sink
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of
 from tidegate.errors import PlanError, ResultOverflow
@@ -25,6 +26,7 @@ from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
+from tidegate.spark.delivery import Delivery, delivery_of
 from tidegate.spark.host import Work
 from tidegate.spark.load_shedding import Decisions
 from tidegate.spark.processor import KernelProcessor, PandasKernelProcessor
@@ -56,6 +58,8 @@ class TaskSettings:
     ansi: bool = False
     #: What Spark calls the operators of the checkpoint, if it has any.
     stored_operator: str | None = None
+    #: The sinks, by channel: tasks write into some of them.
+    sinks: Mapping[str, Sink] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,25 @@ class PhysicalPlan:
     identity: Identity
     settings: TaskSettings
 
-    def facts(self, packed: DataFrame) -> DataFrame:
-        """What the messages say, without their content."""
-        return packed.select(*FACTS)
+    def facts(self, packed: DataFrame, content_of: Collection[str] = ()) -> DataFrame:
+        """What the messages say; of these channels with their content."""
+        content = F.when(is_output(*content_of), F.col("blob")) if content_of else F.lit(None)
+        return packed.select(*FACTS, content.cast("binary").alias("blob"))
+
+    def delivers(self, channel: str, write: object) -> bool:
+        """Do the messages have all that a sink needs, rows or receipts?"""
+        return isinstance(write, ArrowWrite) or channel in self.stages.delivery.channels
+
+    def unpacked(self, channel: str, blobs: Iterable[bytes]) -> pa.Table:
+        """Rows of a channel from the content of its messages."""
+        unpack = unpack_of(self.dataflow, self.kernels, channel)
+        schema = self.dataflow.channels[channel]
+        tables = (unpack(ipc.decode(blob)).cast(schema) for blob in blobs)
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    def without_delivery(self) -> PhysicalPlan:
+        """The same plan, whose rows all leave it as messages."""
+        return replace(self, stages=replace(self.stages, delivery=Delivery()))
 
     def packed(self, frames: Sequence[DataFrame], *, counts_results: bool = True) -> DataFrame:
         """The messages of all channels. `frames` are the sources' rows.
@@ -105,10 +125,13 @@ def lower(dataflow: Dataflow, buckets: int, settings: TaskSettings | None = None
     if buckets < 1:
         raise PlanError(f"buckets={buckets}: state needs one at least; leave it out for the session's")
     labels, settings = bucket_labels(buckets), settings or TaskSettings()
+    kernels, delivery = kernels_of(dataflow, ansi=settings.ansi), Delivery()
+    if settings.sinks is not None:
+        delivery = delivery_of(dataflow, kernels, settings.sinks)
     return PhysicalPlan(
         dataflow,
-        kernels_of(dataflow, ansi=settings.ansi),
-        PythonStages(labels, settings.decisions),
+        kernels,
+        PythonStages(labels, settings.decisions, delivery),
         identity_of(dataflow, len(labels), ipc.VERSION),
         settings,
     )
@@ -133,9 +156,11 @@ def through(
         flows += (read(source, routes.of_sources[source]) for source in new)
         messages = reduce(DataFrame.unionAll, flows)
         given = messages if beside is None else beside(number, messages)
-        work = Work(kernel, number, physical.titles[number])
+        onward, delivery = routes.of_operators.get(number), physical.stages.delivery
+        here = delivery.without(kernel.output_channel) if onward else delivery
+        work = Work(kernel, number, physical.titles[number], delivery=here)
         messages = merge(given, work, physical.fingerprints[number])
-        if onward := routes.of_operators.get(number):
+        if onward:
             messages = physical.stages.repack(messages, kernel, onward)
         flows = [messages]
     return flows[0]
@@ -249,9 +274,9 @@ def counted_as(channel: str, rows: DataFrame) -> DataFrame:
     return rows.select(F.lit(True)).mapInArrow(count, MESSAGE)
 
 
-def is_output(channel: str) -> Column:
-    """Are messages rows of the channel?"""
-    return (F.col("kind") == Kind.OUTPUT) & (F.col("name") == channel)
+def is_output(*channels: str) -> Column:
+    """Are messages rows of one of the channels?"""
+    return (F.col("kind") == Kind.OUTPUT) & F.col("name").isin(*channels)
 
 
 def _counter_columns(dataflow: Dataflow, *, results: bool) -> list[Column]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from tidegate.kernels.shedding import Decision
 from tidegate.kernels.steps import take_steps
 from tidegate.plan.channels import MAIN, ROWS_IN
 from tidegate.plan.steps import Step
+from tidegate.spark.delivery import Delivery
 from tidegate.spark.load_shedding import Decisions, Sampler
 from tidegate.spark.schema import spark_schema
 from tidegate.spark.sources.invalid_rows import take_marks
@@ -92,6 +93,8 @@ class PythonStages:
     labels: list[int]
     #: Where it says how many rows must go, in queries that shed load.
     decisions: Decisions | None = None
+    #: Which channels are written where their rows are.
+    delivery: Delivery = field(default_factory=Delivery)
 
     def pack(self, rows: DataFrame, enter: SourceDecoder, routes: Sequence[Route]) -> DataFrame:
         """Rows of a source as messages for the operators that read them."""
@@ -109,7 +112,7 @@ class PythonStages:
             for chunk in _chunks(batches):
                 taken, messages = arrive(chunk)
                 messages += pack_along(routes, taken, decision, self.labels)
-                yield sender.batch(messages)
+                yield sender.batch(self.delivery.again(messages))
             if sampler is not None:
                 yield message_batch(sampler.messages(self.labels[0]))
 
@@ -134,10 +137,11 @@ class PythonStages:
             for batch in batches:
                 found, others = _results(batch, above.output_channel)
                 results += (unpack(tables) for tables in found)
-                yield batch if leaves else others
+                yield self._leaving(batch, above.output_channel) if leaves else others
             if results:
                 rows = pa.concat_tables(results)
-                yield Sender().batch(pack_along(routes, rows, decision, self.labels))
+                sent = pack_along(routes, rows, decision, self.labels)
+                yield Sender().batch(self.delivery.again(sent))
             if sampler is not None:
                 yield message_batch(sampler.messages(self.labels[0]))
 
@@ -180,9 +184,14 @@ class PythonStages:
                     rows, sent = take_steps(steps, unpack(tables), time, decision, self.labels[0])
                     blob = ipc.encode([rows])
                     result = Message.output(self.labels[0], channel, rows.num_rows, blob)
-                    yield sender.batch([*sent, result])
+                    yield sender.batch([*self.delivery.again(sent), result])
 
         return messages.mapInArrow(cross, MESSAGE)
+
+    def _leaving(self, messages: pa.RecordBatch, channel: str) -> pa.RecordBatch:
+        """Messages whose results, having been read here, leave the query."""
+        delivery = self.delivery.only(channel)
+        return message_batch(delivery.again(messages_in(messages))) if delivery.channels else messages
 
     def _decision(self) -> Decision | None:
         return None if self.decisions is None else self.decisions.current()

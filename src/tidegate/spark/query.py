@@ -179,8 +179,7 @@ class Query:
         session, writer = self._stream.session, self._writer
         check_can_be_drained(writer)
         self.spark.stop()
-        on_driver(session, writer.ownership.check)
-        if on_driver(session, partial(has_unfinished_batch, writer.checkpoint)):
+        if on_driver(session, partial(_has_unfinished_batch, writer.ownership, writer.checkpoint)):
             # Some of its rows may be in the sinks: it is completed, and none follows it.
             self._stream.run_one_batch()
         _drain(self._stream)
@@ -190,6 +189,12 @@ class Query:
         if not self.is_active:
             with suppress(OSError):
                 on_driver(self._stream.session, self._writer.ownership.end)
+
+
+def _has_unfinished_batch(ownership: Ownership, checkpoint: str) -> bool:
+    """Was a batch begun and not committed? Only the owner of the checkpoint may ask."""
+    ownership.check()
+    return has_unfinished_batch(checkpoint)
 
 
 # -- starting -------------------------------------------------------------------------------------
@@ -208,7 +213,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     with opened.state_format(session):
         buckets = opened.buckets or shuffle_partitions(frames[0])
         buckets = buckets if options.buckets is None else options.buckets
-        physical = lower(dataflow, buckets, opened.task_settings(dataflow, is_ansi(session)))
+        physical = lower(dataflow, buckets, opened.task_settings(dataflow, options, is_ansi(session)))
         packed = physical.packed(frames, counts_results=options.selects is None)
         return _launch(physical, packed, frames, options, opened)
 
@@ -269,13 +274,14 @@ class OpenedCheckpoint:
                 on_driver_with_session(spark, partial(check_whole, checkpoint=self.checkpoint))
             yield
 
-    def task_settings(self, dataflow: Dataflow, ansi: bool) -> TaskSettings:
+    def task_settings(self, dataflow: Dataflow, options: StartOptions, ansi: bool) -> TaskSettings:
         return TaskSettings(
             ProgressFile(self.checkpoint).path if dataflow.may_be_idle else None,
             Decisions(self.checkpoint) if dataflow.shedding else None,
             self.ownership,
             ansi,
             self.operator,
+            options.sinks,
         )
 
 
@@ -313,16 +319,24 @@ class Launch:
             shedding = Shedding.of(self.dataflow.shedding, checkpoint)
         MetricsFile(checkpoint).clear()
         rate_control.begin()
-        return Launched(writes, rate_control, shedding)
+        replays = bool(batches_to_replay(checkpoint))
+        return Launched(writes, rate_control, shedding, replays, Drained.of(checkpoint))
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What the writer of batches is given by the launch."""
+    """What the launch gives the writer of batches, and what is to be done before the first of them.
+
+    Over Spark Connect each question to the driver is a job, so one answer has it all.
+    """
 
     writes: Mapping[str, Write]
     rate_control: RateControl
     shedding: Shedding | None
+    #: Are batches to be replayed after a repair?
+    replays: bool
+    #: The drain that was interrupted, if one was.
+    drained: Drained | None
 
 
 def _launch(
@@ -349,15 +363,17 @@ def _launch(
         MetricsFile(checkpoint) if ships else None,
     )
     try:
-        return _run(Stream(packed, writer, options), paced)
+        return _run(Stream(packed, writer, options), launched, paced)
     except BaseException:
         on_driver(session, opened.ownership.release)
         raise
 
 
-def _run(stream: Stream, paced: Sequence[Paced]) -> Query:
-    _replay(stream)
-    _complete_drain(stream)
+def _run(stream: Stream, launched: Launched, paced: Sequence[Paced]) -> Query:
+    if launched.replays:
+        _replay(stream)
+    if launched.drained is not None:
+        _complete_drain(stream, launched.drained)
     running = Query(stream.start(stream.options.trigger), stream)
     hold_sources(paced, lambda: running.is_active)
     return running
@@ -366,23 +382,18 @@ def _run(stream: Stream, paced: Sequence[Paced]) -> Query:
 def _replay(stream: Stream) -> None:
     """Run the batches that a repair has held back, one after the other."""
     if is_connect(stream.session):
-        if on_driver(stream.session, partial(batches_to_replay, stream.writer.checkpoint)):
-            raise StartError(
-                "batches are to be replayed after a repair, and that needs a session on the driver: "
-                "start the query once with a classic session"
-            )
-        return
+        raise StartError(
+            "batches are to be replayed after a repair, and that needs a session on the driver: "
+            "start the query once with a classic session"
+        )
     replay(stream.writer.checkpoint, stream.run_one_batch)
 
 
-def _complete_drain(stream: Stream) -> None:
-    """If a drain of the checkpoint was interrupted, repeat it to its end, and refuse to go on."""
-    checkpoint = stream.writer.checkpoint
-    begun = on_driver(stream.session, partial(Drained.of, checkpoint))
-    if begun is not None:
-        _drain(stream)
-        completed = " The drain had been interrupted: this start has completed it."
-        raise begun.refusal(checkpoint, completed)
+def _complete_drain(stream: Stream, begun: Drained) -> None:
+    """Repeat a drain that was interrupted, to its end, and refuse to go on."""
+    _drain(stream)
+    completed = " The drain had been interrupted: this start has completed it."
+    raise begun.refusal(stream.writer.checkpoint, completed)
 
 
 def _drain(stream: Stream) -> None:

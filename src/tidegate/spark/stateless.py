@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -30,11 +32,18 @@ class StatelessProgram:
         channels = {MAIN: arrow_schema(valid(rows)), ERROR_CHANNEL: ERRORS}
         return cls(Dataflow((), (), channels, COUNTERS))
 
+    def delivers(self, channel: str, write: object) -> bool:
+        """Rows come as they are, and never as messages."""
+        return False
+
+    def unpacked(self, channel: str, blobs: Iterable[bytes]) -> pa.Table:
+        raise NotImplementedError("there are no messages")
+
     def channel(self, name: str, rows: DataFrame) -> DataFrame:
         """The valid rows, or the invalid ones as the errors channel has them."""
         return valid(rows) if name == MAIN else invalid(rows)
 
-    def facts(self, rows: DataFrame) -> DataFrame:
+    def facts(self, rows: DataFrame, content_of: Collection[str] = ()) -> DataFrame:
         """How many rows each channel has, and how many came, as messages say it."""
         total, errors = F.count(F.lit(1)), F.count_if(is_invalid(rows))
         counted = rows.agg(total.alias("total"), errors.alias("errors"))
