@@ -5,7 +5,8 @@ has. They are moved into place, and then the folder's metadata file lists the ba
 commit: a batch that it lists is never touched again. If an attempt is killed before that, the next one
 removes the files that it has moved.
 
-Tasks stage Parquet themselves, as soon as they have rows. All else is staged by Spark from a DataFrame.
+Tasks stage the rows of operators themselves, as soon as they have them. Rows that Spark computes, for a SELECT
+or in a query without operators, are staged by Spark.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidegate.connectors.declaration import Option, SinkConnector, SourceConnector, declare
+from tidegate.connectors.json_lines import json_lines
 from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import RowType, Target, for_spark, location
 from tidegate.connectors.text_options import INVALID_FIELDS, PACE
@@ -48,9 +50,9 @@ class FileSink:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", location(self.path))
 
-    def stage(self, rows: RowType) -> ParquetStage | None:
-        """Tasks write Parquet; Arrow has no writer of JSON."""
-        return ParquetStage(self.path, rows) if self.format == "parquet" else None
+    def stage(self, rows: RowType) -> FileStage:
+        """Where tasks write such rows."""
+        return FileStage(self.path, rows, self.format)
 
     def prepare(self, target: Target) -> Folder:
         """See that the folder is nobody else's."""
@@ -60,22 +62,31 @@ class FileSink:
 
 
 @dataclass(frozen=True)
-class ParquetStage:
+class FileStage:
     """Writes the rows of a task into a file. The receipt is its path below `_staging`."""
 
     path: str
     rows: RowType
+    format: str
 
     def write(self, tables: Iterable[pa.Table]) -> bytes:
         filesystem, folder = fs.FileSystem.from_uri(self.path)
-        name = f"{uuid.uuid4().hex}.parquet"
+        name = f"{uuid.uuid4().hex}.{self.format}"
         staging = posixpath.join(folder, STAGING)
         filesystem.create_dir(staging, recursive=True)
-        schema = self.rows.schema.with_metadata({_SPARK_SCHEMA: self.rows.spark})
-        with pq.ParquetWriter(posixpath.join(staging, name), schema, filesystem=filesystem) as file:
-            for table in tables:
-                file.write_table(table.cast(schema))
+        with filesystem.open_output_stream(posixpath.join(staging, name), compression=None) as file:
+            self._write(tables, file)
         return name.encode()
+
+    def _write(self, tables: Iterable[pa.Table], file: pa.NativeFile) -> None:
+        if self.format == "json":
+            for table in tables:
+                file.write(json_lines(table, self.rows.durations))
+            return
+        schema = self.rows.schema.with_metadata({_SPARK_SCHEMA: self.rows.spark})
+        with pq.ParquetWriter(file, schema) as writer:
+            for table in tables:
+                writer.write_table(table.cast(schema))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class RowType:
     schema: pa.Schema
     #: The same in Spark's words, as JSON: Spark's readers of Parquet go by it.
     spark: str
+    #: The day-time intervals that tidegate adds to rows: see `Target`.
+    durations: tuple[str, ...] = ()
 
 
 class Stage(Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidegate.plan.channels import LATE_COLUMNS, REJECTED, REJECTED_COLUMNS
 from tidegate.plan.identity import Values
 from tidegate.plan.inputs import Input
 from tidegate.plan.nodes import AnyOperator
@@ -107,6 +108,13 @@ class Dataflow:
         """The channels that late rows go to."""
         channels = {edge.input.late.channel for vertex in self.vertices for edge in vertex.edges}
         return {channel for channel in channels if channel is not None}
+
+    def added_durations(self, channel: str) -> tuple[str, ...]:
+        """The intervals among the columns that a channel adds to rows."""
+        added: tuple[pa.Field, ...] = REJECTED_COLUMNS if channel == REJECTED else ()
+        if channel in self.late_channels:
+            added = LATE_COLUMNS
+        return tuple(field.name for field in added if pa.types.is_duration(field.type))
 
     @property
     def may_be_idle(self) -> bool:

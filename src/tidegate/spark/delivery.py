@@ -75,17 +75,14 @@ def delivery_of(dataflow: Dataflow, kernels: Sequence[Kernel], sinks: Mapping[st
     """What tasks of a query write. Rows of channels without a sink are counted, and go nowhere."""
     staged = {}
     for channel, schema in dataflow.channels.items():
-        stage = _stage(sinks.get(channel), schema)
+        durations = dataflow.added_durations(channel)
+        stage = _stage(sinks.get(channel), RowType(schema, spark_schema(schema).json(), durations))
         if stage is not None:
             staged[channel] = Staging(stage, unpack_of(dataflow, kernels, channel))
     return Delivery(staged)
 
 
-def _stage(sink: object, schema: pa.Schema) -> Stage | None:
+def _stage(sink: object, rows: RowType) -> Stage | None:
     if sink is None:
         return Nowhere()
-    return (
-        sink.stage(RowType(schema, spark_schema(schema).json()))
-        if isinstance(sink, StagedSink)
-        else None
-    )
+    return sink.stage(rows) if isinstance(sink, StagedSink) else None

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 from keyword import iskeyword
 from typing import Any
 
-import pyarrow as pa
-
 from tidegate.connectors import (
     FileSink,
     Preparable,
@@ -21,7 +19,7 @@ from tidegate.connectors import (
 )
 from tidegate.dataflow import Dataflow
 from tidegate.errors import ChannelError, did_you_mean
-from tidegate.plan.channels import ERROR_CHANNEL, LATE_COLUMNS, MAIN, REJECTED, REJECTED_COLUMNS
+from tidegate.plan.channels import ERROR_CHANNEL, MAIN
 from tidegate.plan.steps import Fusion
 from tidegate.spark.batch_writer import Select
 from tidegate.spark.rate_control import Pace
@@ -121,15 +119,7 @@ def _target(dataflow: Dataflow, channel: str, query: str, replayed: int) -> Targ
     """What the sink of a channel is told: results are told apart by key and window, rows are not."""
     schema, vertex = dataflow.channels[channel], dataflow.outputs.get(channel)
     if vertex is None or vertex.operator.by_row:
-        durations = _added_durations(dataflow, channel)
+        durations = dataflow.added_durations(channel)
         return Target(query, channel, schema, durations=durations, replayed=replayed)
     results = vertex.operator
     return Target(query, channel, schema, results.result_key, results.retracts, replayed=replayed)
-
-
-def _added_durations(dataflow: Dataflow, channel: str) -> tuple[str, ...]:
-    """The intervals among the columns that a channel adds to rows."""
-    added: tuple[pa.Field, ...] = REJECTED_COLUMNS if channel == REJECTED else ()
-    if channel in dataflow.late_channels:
-        added = LATE_COLUMNS
-    return tuple(field.name for field in added if pa.types.is_duration(field.type))
