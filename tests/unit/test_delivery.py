@@ -1,4 +1,4 @@
-"""Rows of output channels that tasks write themselves: once each, wherever in the query they are emitted."""
+"""Rows of output channels that tasks write themselves: once each, wherever they are emitted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -84,9 +84,9 @@ def test_channels_without_a_sink_and_discarded_ones_are_counted_and_not_even_pac
     assert (message.rows, message.blob) == (1, None)
 
 
-def test_functions_and_json_files_are_left_to_spark(tmp_path: Path) -> None:
+def test_functions_and_tables_are_left_to_the_driver(tmp_path: Path) -> None:
     dataflow = compile(plan_of(hopping(10)))
-    sinks = {"main": tg.sinks.json(tmp_path / "main"), "errors": print}
+    sinks = {"main": tg.sinks.duckdb(tmp_path / "results", "main"), "errors": print}
     assert delivery_of(dataflow, kernels_of(dataflow), sinks).channels == {}
 
 

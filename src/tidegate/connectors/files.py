@@ -5,8 +5,8 @@ has. They are moved into place, and then the folder's metadata file lists the ba
 commit: a batch that it lists is never touched again. If an attempt is killed before that, the next one
 removes the files that it has moved.
 
-Tasks stage the rows of operators themselves, as soon as they have them. Rows that Spark computes, for a SELECT
-or in a query without operators, are staged by Spark.
+Tasks stage the rows of operators themselves, as soon as they have them. Rows that Spark computes, for
+a SELECT or in a query without operators, are staged by Spark.
 """
 
 from __future__ import annotations
