@@ -111,9 +111,16 @@ class Folder:
         for file in filesystem.get_file_info(fs.FileSelector(folder)):
             if file.base_name.startswith(batch):
                 filesystem.delete_file(file.path)  # of an attempt that was killed on its way here
-        for file in filesystem.get_file_info(fs.FileSelector(posixpath.join(folder, attempt))):
-            if file.base_name.startswith("part-"):
-                filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
+        written = filesystem.get_file_info(fs.FileSelector(posixpath.join(folder, attempt)))
+        parts = [file for file in written if file.base_name.startswith("part-")]
+        if not parts:  # a batch without rows is not written
+            raise SinkError(
+                f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: the driver "
+                "does not see the files that executors wrote. The folder must be on a file system that "
+                "the driver and all executors share"
+            )
+        for file in parts:
+            filesystem.move(file.path, posixpath.join(folder, batch + file.base_name))
         filesystem.delete_dir(posixpath.join(folder, STAGING, str(batch_id)))
 
     @property
