@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -93,7 +92,7 @@ def missing_modules_told() -> Iterator[None]:
     """Raise `NotInstalled` where executors could not open what they were sent; other errors stay."""
     try:
         yield
-    except PySparkException as error:
+    except Exception as error:  # Spark's own or Java's, as the version of Spark has it
         told = _reason(str(error))
         if told is None:
             raise
