@@ -16,6 +16,7 @@ TidegateError
 │   ├── CheckpointMismatch     the checkpoint belongs to another program
 │   ├── CheckpointDrained      the checkpoint was drained: it is finished
 │   └── SessionError           the Spark session lacks a setting that tidegate cannot change
+│       └── NotInstalled       a server or executors lack tidegate, a library or your module
 ├── ResultOverflow             a result of a batch that does not fit its type, in Spark's ANSI mode
 ├── WatermarkViolation         a watermark went back, or was set on an operator that reads others
 ├── StepError                  a function of a map or a filter failed, or returned something wrong
@@ -117,6 +118,10 @@ class CheckpointDrained(StartError):
 
 class SessionError(StartError):
     """The Spark session cannot run the query as it is."""
+
+
+class NotInstalled(SessionError):
+    """The Python of executors, or of a server, lacks tidegate, a library or one of your modules."""
 
 
 class ResultOverflow(TidegateError, ArithmeticError):

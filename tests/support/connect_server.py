@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyspark
 
@@ -24,18 +26,32 @@ _CONF = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.python.daemon.module": "tidegate.spark.daemon",
     "spark.ui.enabled": "false",
 }
+#: Of a server that is its own executor: Python processes start as those of local sessions do.
+_LOCAL = {"spark.python.daemon.module": "tidegate.spark.daemon"}
+_LOCAL_ENVIRONMENT = {"PYSPARK_PYTHON": str(_PYTHON), "TIDEGATE_PYTHON": sys.executable}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ConnectServer:
     """A server that is started by its first user, and can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        master: str = "local[2]",
+        conf: Mapping[str, str] = _NOTHING,
+        **environment: str,
+    ) -> None:
+        """Executors of a `master` elsewhere run the Python that `environment` says."""
+        self._folder, self._master = folder, master
+        local = master.startswith("local")
+        self._environment = {"POLARS_MAX_THREADS": "1"} | (_LOCAL_ENVIRONMENT if local else environment)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
+        port = {"spark.connect.grpc.binding.port": str(self.port)}
+        self._conf = _CONF | port | (_LOCAL if local else {}) | dict(conf)
 
     @property
     def url(self) -> str:
@@ -43,14 +59,10 @@ class ConnectServer:
 
     def start(self) -> None:
         command = [f"{Path(pyspark.__file__).parent}/bin/spark-submit", "--class", _CLASS]
-        command += ["--master", "local[2]", "--driver-memory", "2g"]
-        for name, value in (_CONF | {"spark.connect.grpc.binding.port": str(self.port)}).items():
+        command += ["--master", self._master, "--driver-memory", "2g"]
+        for name, value in self._conf.items():
             command += ["--conf", f"{name}={value}"]
-        environment = os.environ | {
-            "PYSPARK_PYTHON": str(_PYTHON),
-            "TIDEGATE_PYTHON": sys.executable,
-            "POLARS_MAX_THREADS": "1",
-        }
+        environment = os.environ | self._environment
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "spark-internal"],

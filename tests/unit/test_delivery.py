@@ -15,6 +15,7 @@ from tests.support.plans import hopping, plan_of
 from tidegate.columnar import ipc
 from tidegate.connectors import RowType, Stage, StagedSink, Target
 from tidegate.dataflow import compile
+from tidegate.errors import SinkError
 from tidegate.kernels.contract import Outcome
 from tidegate.kernels.messages import Kind, Message
 from tidegate.kernels.registry import kernels_of
@@ -137,7 +138,7 @@ def test_a_replayed_batch_that_was_committed_changes_nothing(tmp_path: Path) -> 
 
 
 def test_a_file_that_is_gone_is_no_empty_batch(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SinkError, match="the driver does not see the files that executors wrote"):
         commit(tmp_path, 0, b"gone.parquet")
     assert tg.sinks.parquet(tmp_path).prepare(TARGET).last_batch() is None
 

@@ -42,6 +42,7 @@ from tidegate.errors import CheckpointMismatch, CheckpointTaken, PipelineError, 
 from tidegate.kernels import snapshot
 from tidegate.pipeline.load import load
 from tidegate.pipeline.model import Pipeline
+from tidegate.spark import executors
 from tidegate.spark.checkpoint.metadata import check_same_state
 from tidegate.spark.checkpoint.ownership import Owner, Ownership
 from tidegate.spark.checkpoint.repair import Repair
@@ -107,6 +108,12 @@ def a_message_of_an_owner(text: str) -> None:
     with pytest.raises(CheckpointTaken) as caught:
         first.check()
     assert str(caught.value) == text.strip().replace("file:///data/checkpoint", checkpoint)
+
+
+def a_message_of_executors(text: str) -> None:
+    """Of an executor that lacks tidegate."""
+    said = re.search(r"\((No module named .*?)\)", text)
+    assert executors._told("tidegate", said[1]) == text.strip()
 
 
 def what_a_repair_says(text: str) -> None:
@@ -177,6 +184,7 @@ def the_load_score(text: str) -> None:
 TEXTS_ALONE: dict[tuple[str, str], Callable[[str], None]] = {
     ("architecture.md", "rows ──pack──▶"): a_drawing,
     ("cli.md", '{"type": "batch"'): json_lines_of_a_run,
+    ("deployment.md", "the executors have no tidegate"): a_message_of_executors,
     ("event-time.md", ">>> query.watermarks"): a_drawing,  # of a query that runs; test_clock has some
     ("folds.md", "tidegate snapshot 1"): a_snapshot,
     ("joins.md", "left    |  a        b"): a_drawing,

@@ -155,3 +155,12 @@ def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "_tidegate_batches").write_text(text)
     with pytest.raises(SinkError, match="_tidegate_batches is damaged and cannot be read"):
         write(tmp_path, 0, [1])
+
+
+def test_files_that_executors_wrote_onto_disks_of_their_own_are_missed(tmp_path: Path) -> None:
+    """The batch is not listed: nothing says that rows are there which are not."""
+    with pytest.raises(SinkError, match="the driver does not see the files that executors wrote"):
+        write(tmp_path / "out", 0)
+    assert not (tmp_path / "out" / files.METADATA).exists()
+    write(tmp_path / "out", 0, [1, 2])
+    assert rows_in(tmp_path / "out") == [1, 2]

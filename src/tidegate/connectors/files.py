@@ -171,11 +171,23 @@ class Folder:
         for file in filesystem.get_file_info(fs.FileSelector(folder)):
             if file.base_name.startswith(batch):
                 filesystem.delete_file(file.path)  # of an attempt that was killed on its way here
+        if not staged:  # a batch without rows is not written
+            raise self._unseen(batch_id)
         for number, name in enumerate(staged):
             placed = f"{batch}part-{number:05d}-{uuid.uuid4().hex}.{self.format}"
-            filesystem.move(posixpath.join(folder, STAGING, name), posixpath.join(folder, placed))
+            try:
+                filesystem.move(posixpath.join(folder, STAGING, name), posixpath.join(folder, placed))
+            except FileNotFoundError as error:
+                raise self._unseen(batch_id) from error
         # What is left there is of attempts that did not count.
         filesystem.delete_dir_contents(posixpath.join(folder, STAGING), missing_dir_ok=True)
+
+    def _unseen(self, batch_id: int) -> SinkError:
+        return SinkError(
+            f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: the driver does not "
+            "see the files that executors wrote. The folder must be on a file system that the driver "
+            "and all executors share"
+        )
 
     @property
     def _metadata(self) -> str:

@@ -20,6 +20,7 @@ from tidegate.plan.channels import MAIN, ROWS_IN
 from tidegate.spark.checkpoint.metadata import MetricsFile, ProgressFile
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.state_summary import StateSummary
+from tidegate.spark.executors import missing_modules_told
 from tidegate.spark.interruption import told_in_short
 from tidegate.spark.load_shedding import Shedding
 from tidegate.spark.lower import counted_as, is_output
@@ -61,7 +62,7 @@ class BatchWriter:
     last: int = -1
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
-        with told_in_short():
+        with told_in_short(), missing_modules_told():
             self._write(packed, batch_id)
 
     @cached_property

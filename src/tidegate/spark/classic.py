@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JError as JvmError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from tidegate.spark.session import CHECKPOINT_FORMAT, ROCKSDB, STATE_STORE
+from tidegate.spark.session import CHECKPOINT_FORMAT, ROCKSDB, STATE_STORE, importable
 from tidegate.spark.versions import SETTINGS, STATE_FORMAT
 
 #: The class that Spark writes checkpoints on a local disk with; jvm/LocalFiles.java says why it is ours.
@@ -74,15 +75,28 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
 
 def cluster_spark(master: str, py_files: Sequence[str] = (), **conf: str) -> SparkSession:
     """A session on a cluster, with code that is shipped to its executors."""
-    shipped = {"spark.submit.pyFiles": ",".join(py_files)} if py_files else {}
+    _find_us_first()
     threads = {"spark.executorEnv.POLARS_MAX_THREADS": "1"}
     wanted = SparkConf(loadDefaults=False).setMaster(master).setAppName("tidegate")
-    wanted.setAll(list((_SHARED | SETTINGS | threads | shipped | conf).items()))
+    wanted.setAll(list((_SHARED | SETTINGS | threads | conf).items()))
     spark = SparkSession.builder.config(conf=wanted).getOrCreate()
-    for file in py_files:
+    # Executors fetch the files when they have work for them: they stay until this process ends.
+    kept = ExitStack()
+    atexit.register(kept.close)
+    for file in kept.enter_context(importable(py_files)):
         spark.sparkContext.addPyFile(file)
     keep_quiet(spark)
     return spark
+
+
+def _find_us_first() -> None:
+    """Let `python3`, which Spark runs on the driver as on executors, be this interpreter on the driver.
+
+    What executors find by that name is up to them. `PYSPARK_PYTHON` would be one name for all.
+    """
+    if "PYSPARK_PYTHON" not in os.environ and Path(sys.executable).with_name("python3").exists():
+        path = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        os.environ["PATH"] = os.pathsep.join(path)
 
 
 def _interpreter() -> str:

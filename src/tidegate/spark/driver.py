@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from tidegate.errors import SessionError, StartError
+from tidegate.errors import NotInstalled, StartError
 
 T = TypeVar("T")
 
@@ -141,10 +141,10 @@ def _fetched(answer: str) -> bytes:
     return content
 
 
-def _without_tidegate(error: PySparkException) -> SessionError | None:
+def _without_tidegate(error: PySparkException) -> NotInstalled | None:
     if "No module named 'tidegate" not in str(error):
         return None
-    return SessionError(
+    return NotInstalled(
         "the Python of the Spark Connect server has no tidegate: install the version that this client "
         "has there, for the driver and the executors"
     )

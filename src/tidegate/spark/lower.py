@@ -27,6 +27,7 @@ from tidegate.plan.nodes import AnyOperator
 from tidegate.plan.steps import Fusion
 from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.delivery import Delivery, delivery_of
+from tidegate.spark.executors import check_executors
 from tidegate.spark.host import Work
 from tidegate.spark.load_shedding import Decisions
 from tidegate.spark.processor import KernelProcessor, PandasKernelProcessor
@@ -180,6 +181,7 @@ def to_df(
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
         prepare_session(frames[0])
+    check_executors(frames[0].sparkSession)
     settings = TaskSettings(ansi=is_ansi(frames[0].sparkSession))
     buckets = shuffle_partitions(frames[0]) if buckets is None else buckets
     physical = lower(dataflow, buckets, settings)

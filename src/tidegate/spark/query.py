@@ -38,6 +38,7 @@ from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.drain import check_can_be_drained, drain
 from tidegate.spark.driver import is_connect, on_driver, on_driver_with_session
+from tidegate.spark.executors import check_executors, warn_of_local_disk
 from tidegate.spark.load_shedding import Decisions, Shedding
 from tidegate.spark.lower import TaskSettings, lower
 from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
@@ -208,6 +209,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
     prepare_session(frames[0])
+    check_executors(session)
     _check_trigger(dataflow, options)
     opened = on_driver(session, partial(OpenedCheckpoint.at, checkpoint))
     with opened.state_format(session):
@@ -347,6 +349,7 @@ def _launch(
     opened: OpenedCheckpoint,
 ) -> Query:
     session, ships = packed.sparkSession, is_connect(packed.sparkSession)
+    warn_of_local_disk(session, options.checkpoint)
     paced = tuple(paced_sources(frames, options.pace))
     launch = Launch(opened, program.dataflow, program.identity, options, paced)
     launched = on_driver(session, launch.take_over)

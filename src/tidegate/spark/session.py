@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
 
 from pyspark.errors import PySparkException
@@ -49,8 +52,20 @@ def connect_spark(url: str, py_files: Sequence[str] = (), **conf: str) -> SparkS
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if py_files:
-        spark.addArtifacts(*py_files, pyfile=True)
+        with importable(py_files) as files:
+            spark.addArtifacts(*files, pyfile=True)
     return spark
+
+
+@contextmanager
+def importable(py_files: Sequence[str]) -> Iterator[list[str]]:
+    """The files under names by which Spark puts them on the path of Python: a wheel is a zip to it."""
+    with TemporaryDirectory(prefix="tidegate-wheels-") as folder:
+        yield [_as_zip(Path(file), folder) if file.endswith(".whl") else file for file in py_files]
+
+
+def _as_zip(wheel: Path, folder: str) -> str:
+    return str(shutil.copy(wheel, Path(folder, f"{wheel.stem}.zip")))
 
 
 def shuffle_partitions(df: DataFrame) -> int:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, get_args
@@ -41,6 +41,7 @@ from tidegate.connectors.file_splits import (
     after_all,
 )
 from tidegate.errors import PlanError, StartError, did_you_mean
+from tidegate.spark.driver import is_connect, on_driver
 from tidegate.spark.rate_control import ControlFiles, Pace, Taken, mark, marked, now
 from tidegate.spark.schema import arrow_schema, spark_schema
 from tidegate.spark.sources.decoding import Decoder, struct_of
@@ -122,7 +123,7 @@ def read_folder(
 ) -> DataFrame:
     """The rows of the files in a folder, present and future."""
     settings = Settings(
-        _existing(path),
+        on_driver(spark, partial(_existing, path, location(path))),
         files.format,
         _header(files.format, files.options),
         _tasks(spark),
@@ -133,7 +134,7 @@ def read_folder(
     columns = spark_schema(schema) if isinstance(schema, pa.Schema) else struct_of(schema)
     steering = None
     if limits.pace is not None:
-        control = ControlFiles(_made_for_this_process())
+        control = ControlFiles(_control_folder(spark))
         settings = replace(settings, control=control.folder)
         steering = mark(control, limits.pace)
     decoder = Decoder(columns, files.format, files.options, files.strict)
@@ -229,8 +230,7 @@ def _is_sparks(format: str, option: str, value: str) -> bool:
     return format == "parquet" or option in _OF_SPARKS_READER or value.upper() == "DROPMALFORMED"
 
 
-def _existing(path: str) -> str:
-    uri = location(path)
+def _existing(path: str, uri: str) -> str:
     filesystem, folder = fs.FileSystem.from_uri(uri)
     if filesystem.get_file_info(folder).type != fs.FileType.Directory:
         raise PlanError(f"read_folder(): {path} is not a folder; patterns and files are not taken")
@@ -245,9 +245,11 @@ def _tasks(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def _made_for_this_process() -> str:
-    folder = tempfile.mkdtemp(prefix="tidegate-pace-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+def _control_folder(spark: SparkSession) -> str:
+    """On the driver, where the query and the reader both run; executors never look into it."""
+    folder = on_driver(spark, partial(tempfile.mkdtemp, prefix="tidegate-pace-"))
+    if not is_connect(spark):
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return location(folder)
 
 
