@@ -176,6 +176,26 @@ def test_rows_of_errors_are_whole_and_read_back(spark, tmp_path):
     assert back.ts.replace(tzinfo=UTC) == row[0]
 
 
+# -- JSON files -----------------------------------------------------------------------------------
+
+
+def test_times_in_json_files_read_back_to_the_microsecond(spark, tmp_path):
+    schema = "ts timestamp, at timestamp_ntz"
+    times = [datetime(2024, 5, 1, 12, 0, second, 999_999 - second) for second in range(3)]
+    rows = spark.createDataFrame([(one.replace(tzinfo=UTC), one) for one in times], schema)
+    rows.write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path / "rows"))
+    firsts = tg.events(stream, time="ts").key_by("at").agg(first=tg.first("ts"))
+    run(firsts, tmp_path / "checkpoint", main=tg.sinks.json(tmp_path / "out"))
+    back = spark.read.schema("at timestamp_ntz, first timestamp").json(str(tmp_path / "out"))
+    expected = rows.selectExpr("at", "ts AS first")
+    assert sorted(back.collect()) == sorted(expected.collect())
+    texts = spark.read.text(str(tmp_path / "out"))
+    parsed = texts.select(F.from_json("value", back.schema).alias("row")).select("row.*")
+    assert sorted(parsed.collect()) == sorted(expected.collect())
+    assert '"first":"2024-05-01T12:00:00.999999Z"' in sorted(texts.collect())[0].value
+
+
 # -- structs, arrays, maps, intervals, binary -----------------------------------------------------
 
 NESTED = (

@@ -21,6 +21,7 @@ from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import Target, for_spark, location
 from tidegate.connectors.text_options import INVALID_FIELDS, PACE
 from tidegate.errors import SinkError
+from tidegate.kernels.row_text import TO_THE_MICROSECOND
 
 __all__ = ["json", "parquet"]
 
@@ -79,10 +80,15 @@ class Folder:
             return
         # A folder for each attempt: what a killed process had under way may still be writing.
         attempt = posixpath.join(STAGING, str(batch_id), uuid.uuid4().hex)
-        shown = self._with_seconds(rows) if self.format == "json" else rows
-        shown.write.format(self.format).save(for_spark(posixpath.join(self.path, attempt)))
+        self._write(rows, for_spark(posixpath.join(self.path, attempt)))
         self._put_in_place(attempt, batch_id)
         write_metadata(self._metadata, asdict(Written(self.target.query, self.target.channel, batch_id)))
+
+    def _write(self, rows: Any, folder: str) -> None:
+        if self.format == "json":
+            self._with_seconds(rows).write.options(**TO_THE_MICROSECOND).json(folder)
+        else:
+            rows.write.format(self.format).save(folder)
 
     def _with_seconds(self, rows: Any) -> Any:
         """Intervals of ours as numbers: JSON has none, and Spark would write SQL for them."""
