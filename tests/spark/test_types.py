@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.spark.conftest import run, seconds
-from tidegate.errors import TypeMismatch
+from tidegate.errors import PlanError, TypeMismatch
 
 NINES = Decimal("9" * 38)
 #: A timestamp for every row: what windows do is tested elsewhere.
@@ -301,3 +301,33 @@ def test_a_batch_has_the_rows_that_are_far_ahead(spark):
     for given in ({}, {"max_future": "1 minute"}):
         counts = tg.events(df, time="ts", **given).window(tg.tumbling("1 day")).agg(n=tg.count())
         assert counts.to_df().count() == 2
+
+
+def test_a_batch_has_its_invalid_rows_in_a_channel(spark, click_stream):
+    df = spark.sql(
+        "SELECT * FROM VALUES ('2024-05-01 12:00:00', 'a'), ('soon', 'b'), (NULL, 'c') AS v(text, id)"
+    )
+    counts = (
+        tg.events(df, time="text", time_type="iso8601").window(tg.tumbling("1 day")).agg(n=tg.count())
+    )
+    assert [row.n for row in counts.to_df().collect()] == [1]
+    errors = counts.to_df(channel="errors")
+    assert sorted(map(tuple, errors.collect())) == [
+        ("event time 'text' cannot be read as iso8601", '{"text":"soon","id":"b"}'),
+        ("event time 'text' is null", '{"id":"c"}'),
+    ]
+    with pytest.raises(PlanError, match=r"to_df\(channel='error'\): did you mean 'errors'\? available"):
+        counts.to_df(channel="error")
+    live = tg.events(click_stream([]), time="ts").window(tg.tumbling("1 day")).agg(n=tg.count())
+    with pytest.raises(PlanError, match=r"to_df\(channel='errors'\) is for batch DataFrames"):
+        live.to_df(channel="errors")
+
+
+def test_a_batch_has_the_rows_that_are_rejected(spark):
+    df = spark.sql(
+        "SELECT timestamp'2024-05-01 12:00:00' AS ts, device FROM VALUES (1), (1), (2), (2) AS v(device)"
+    )
+    once = tg.events(df, time="ts").admit(tg.sla(max_rate=1, capacity=1, arrival="ts"), stream="device")
+    assert sorted(row.device for row in once.to_df().collect()) == [1, 2]
+    rejected = once.to_df(channel="rejected").collect()
+    assert sorted((row.device, row.reason) for row in rejected) == [(1, "rate"), (2, "rate")]
