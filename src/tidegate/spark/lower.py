@@ -163,7 +163,7 @@ def to_df(
     if dataflow.may_be_idle:
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
-        prepare_session(frames[0])
+        prepare_session(frames)
     settings = TaskSettings(ansi=is_ansi(frames[0].sparkSession))
     buckets = shuffle_partitions(frames[0]) if buckets is None else buckets
     physical = lower(dataflow, buckets, settings)
