@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test matrix smoke fuzz mutants soak lint bench schema pictures jar reference dist cold lock clean
+.PHONY: help demo test matrix smoke fuzz mutants soak lint bench versions schema pictures jar reference dist cold lock clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -37,6 +37,9 @@ lint: $(READY) ## Check style, formatting and types
 
 bench: $(READY) ## Run the benchmarks
 	.venv/bin/python -m benchmarks $(ARGS)
+
+versions: $(READY) ## Run one benchmark on every version of Spark (ARGS="--quick")
+	.venv/bin/python -m benchmarks.versions $(ARGS)
 
 schema: $(READY) ## Write the JSON schema of pipeline files anew
 	.venv/bin/python -m tidegate.pipeline.schema > src/tidegate/pipeline/pipeline.schema.json

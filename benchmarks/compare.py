@@ -8,9 +8,7 @@ disadvantage to either. The table goes to the terminal, as Markdown.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +16,6 @@ from pathlib import Path
 from benchmarks import data, launch
 from benchmarks.__main__ import choose
 from benchmarks.cases import Case, catalogue
-
-#: One case in another checkout: the last line that it prints is the result.
-_RUN = """
-import json, sys
-from benchmarks.launch import run_case
-print(json.dumps(run_case(sys.argv[1], {quick})))
-"""
 
 
 @dataclass
@@ -83,12 +74,7 @@ def _compared(case: str, other: Path, rounds: int, quick: bool) -> Pair:
 
 
 def _mean_ms(case: str, checkout: Path, quick: bool) -> float:
-    command = [checkout / ".venv" / "bin" / "python", "-c", _RUN.format(quick=quick), case]
-    ran = subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True)
-    if ran.returncode:
-        raise SystemExit(f"{case} failed in {checkout}:\n{ran.stderr[-2000:]}")
-    mean: float = json.loads(ran.stdout.splitlines()[-1])["steady"]["mean_ms"]
-    return mean
+    return launch.steady_ms(case, checkout / ".venv" / "bin" / "python", checkout, quick)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,12 @@ from benchmarks.data import CACHE
 ROOT = Path(__file__).resolve().parent.parent
 _SAMPLE_EVERY = 0.2
 _TIMEOUT = 45 * 60
+#: One case in another Python: the last line that it prints is the result.
+_ELSEWHERE = """
+import json, sys
+from benchmarks.launch import run_case
+print(json.dumps(run_case(sys.argv[1], {quick})))
+"""
 
 
 class CaseFailed(Exception):
@@ -87,6 +93,16 @@ def run_case(name: str, quick: bool) -> dict[str, Any]:
         raise CaseFailed(f"{name} ended with code {process.returncode}, see {err}\n{_tail(err)}")
     result = json.loads(out.read_text().splitlines()[-1])
     return result | {"peak_rss_bytes": asdict(peaks), "others_cpu": others}
+
+
+def steady_ms(name: str, python: Path, checkout: Path, quick: bool) -> float:
+    """The mean time of a steady batch of a case of some checkout, in the environment of a Python."""
+    command = [python, "-c", _ELSEWHERE.format(quick=quick), name]
+    ran = subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"{name} failed in {checkout} with {python}:\n{ran.stderr[-2000:]}")
+    mean: float = json.loads(ran.stdout.splitlines()[-1])["steady"]["mean_ms"]
+    return mean
 
 
 def _watch(process: subprocess.Popen[bytes]) -> tuple[Peaks, float]:

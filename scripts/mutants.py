@@ -338,6 +338,13 @@ PASSAGES = [
         "tests/unit/test_dedupe.py::test_an_id_goes_when_the_watermark_has_passed_its_row_by_within",
     ),
     Mutant(
+        "by Spark's rules a late row is late even if its id is known",
+        "kernels/dedupe.py",
+        "new |= ~counts",
+        "new |= False",
+        "tests/unit/test_dedupe.py::test_by_sparks_rules_a_late_row_is_late_even_if_its_id_is_known",
+    ),
+    Mutant(
         "the first to arrive counts",
         "kernels/dedupe.py",
         "positions = np.flatnonzero(counts)[::-1]",

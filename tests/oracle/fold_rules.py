@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from tests.oracle.rules import Rules
 from tidegate.plan.pass_through import Dedupe
+from tidegate.plan.policies import Reassign
 from tidegate.testing.results import BatchResult
 from tidegate.testing.table import Row
 
@@ -17,7 +18,8 @@ class DedupeRules(Rules):
         super().__init__(plan)
         self.within = plan.within
         #: By Spark's rules a row that the watermark has reached is late, whatever is remembered.
-        self.late_after = 0 if plan.rule else plan.within
+        self.by_spark = plan.rule is not None
+        self.late_after = 0 if self.by_spark else plan.within
         #: The event time of the first row of each id.
         self.seen: dict[Hashable, int] = {}
 
@@ -27,14 +29,22 @@ class DedupeRules(Rules):
         return [row for row in first if row is not None]
 
     def _judged(self, row: Row, result: BatchResult) -> Row | None:
+        late = self.passed(self.instant(row) + self.late_after)
+        if late and self.by_spark and not self._is_near(row):
+            return self._handled(row, result)
         if self.key(row) in self.seen:
             result.counts["duplicates_filtered"] += 1
             return None
-        late = self.passed(self.instant(row) + self.late_after)
         counted = self._handled(row, result) if late else row
         if counted is not None:
             self.seen[self.key(row)] = self.instant(counted)
         return counted
+
+    def _is_near(self, row: Row) -> bool:
+        """Is a late row moved to the watermark?"""
+        assert self.watermark is not None
+        most = self.policy.max_lateness if isinstance(self.policy, Reassign) else -1
+        return self.watermark - self.instant(row) <= most
 
     def put(self, rows: Sequence[Row]) -> list[Row]:
         return [{name: row.get(name) for name in self.columns} for row in rows]

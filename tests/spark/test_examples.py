@@ -68,7 +68,7 @@ def test_the_table_is_right_after_every_batch(spark, tmp_path, postgres):
     def text(value: object) -> object:
         if not hasattr(value, "astimezone"):
             return value
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
     expected = [tuple(row.values()) for row in rows([place / "expected" / "spend.jsonl"])]
     assert [tuple(map(text, row)) for row in found] == expected

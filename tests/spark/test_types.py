@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from tests.spark.conftest import run, seconds
-from tidegate.errors import TypeMismatch
+from tidegate.errors import PlanError, TypeMismatch
 
 NINES = Decimal("9" * 38)
 #: A timestamp for every row: what windows do is tested elsewhere.
@@ -176,6 +176,26 @@ def test_rows_of_errors_are_whole_and_read_back(spark, tmp_path):
     assert back.ts.replace(tzinfo=UTC) == row[0]
 
 
+# -- JSON files -----------------------------------------------------------------------------------
+
+
+def test_times_in_json_files_read_back_to_the_microsecond(spark, tmp_path):
+    schema = "ts timestamp, at timestamp_ntz"
+    times = [datetime(2024, 5, 1, 12, 0, second, 999_999 - second) for second in range(3)]
+    rows = spark.createDataFrame([(one.replace(tzinfo=UTC), one) for one in times], schema)
+    rows.write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path / "rows"))
+    firsts = tg.events(stream, time="ts").key_by("at").agg(first=tg.first("ts"))
+    run(firsts, tmp_path / "checkpoint", main=tg.sinks.json(tmp_path / "out"))
+    back = spark.read.schema("at timestamp_ntz, first timestamp").json(str(tmp_path / "out"))
+    expected = rows.selectExpr("at", "ts AS first")
+    assert sorted(back.collect()) == sorted(expected.collect())
+    texts = spark.read.text(str(tmp_path / "out"))
+    parsed = texts.select(F.from_json("value", back.schema).alias("row")).select("row.*")
+    assert sorted(parsed.collect()) == sorted(expected.collect())
+    assert '"first":"2024-05-01T12:00:00.999999Z"' in sorted(texts.collect())[0].value
+
+
 # -- structs, arrays, maps, intervals, binary -----------------------------------------------------
 
 NESTED = (
@@ -281,3 +301,33 @@ def test_a_batch_has_the_rows_that_are_far_ahead(spark):
     for given in ({}, {"max_future": "1 minute"}):
         counts = tg.events(df, time="ts", **given).window(tg.tumbling("1 day")).agg(n=tg.count())
         assert counts.to_df().count() == 2
+
+
+def test_a_batch_has_its_invalid_rows_in_a_channel(spark, click_stream):
+    df = spark.sql(
+        "SELECT * FROM VALUES ('2024-05-01 12:00:00', 'a'), ('soon', 'b'), (NULL, 'c') AS v(text, id)"
+    )
+    counts = (
+        tg.events(df, time="text", time_type="iso8601").window(tg.tumbling("1 day")).agg(n=tg.count())
+    )
+    assert [row.n for row in counts.to_df().collect()] == [1]
+    errors = counts.to_df(channel="errors")
+    assert sorted(map(tuple, errors.collect())) == [
+        ("event time 'text' cannot be read as iso8601", '{"text":"soon","id":"b"}'),
+        ("event time 'text' is null", '{"id":"c"}'),
+    ]
+    with pytest.raises(PlanError, match=r"to_df\(channel='error'\): did you mean 'errors'\? available"):
+        counts.to_df(channel="error")
+    live = tg.events(click_stream([]), time="ts").window(tg.tumbling("1 day")).agg(n=tg.count())
+    with pytest.raises(PlanError, match=r"to_df\(channel='errors'\) is for batch DataFrames"):
+        live.to_df(channel="errors")
+
+
+def test_a_batch_has_the_rows_that_are_rejected(spark):
+    df = spark.sql(
+        "SELECT timestamp'2024-05-01 12:00:00' AS ts, device FROM VALUES (1), (1), (2), (2) AS v(device)"
+    )
+    once = tg.events(df, time="ts").admit(tg.sla(max_rate=1, capacity=1, arrival="ts"), stream="device")
+    assert sorted(row.device for row in once.to_df().collect()) == [1, 2]
+    rejected = once.to_df(channel="rejected").collect()
+    assert sorted((row.device, row.reason) for row in rejected) == [(1, "rate"), (2, "rate")]

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
-from benchmarks import chart, compare, data, launch, page, pairs, report
+from benchmarks import chart, compare, data, launch, page, pairs, report, versions
 from benchmarks.batching import judge
 from benchmarks.cases import (
     JOIN_HOPPING,
@@ -590,3 +590,27 @@ def test_two_checkouts_take_turns_and_only_with_our_own_cases(tmp_path, monkeypa
     order = [tmp_path, launch.ROOT, launch.ROOT, tmp_path]
     assert ran == [("small/tidegate", checkout) for checkout in order]
     assert capsys.readouterr().out.splitlines()[-1] == "| `small/tidegate` | 100, 140 | 50, 70 | 0.50 |"
+
+
+def test_on_each_version_cases_run_that_it_can_run(tmp_path, monkeypatch, capsys):
+    found = [versions.Environment(version, tmp_path / version) for version in ("4.1.4", "4.3.0")]
+    monkeypatch.setattr(versions, "environments", lambda: found)
+    monkeypatch.setattr(data, "folder", lambda _: tmp_path)
+    ran = []
+
+    def steady_ms(case, python, checkout, quick):
+        assert (checkout, quick) == (launch.ROOT, True)
+        ran.append((case, python.name))
+        return 1000.0 * len(ran)
+
+    monkeypatch.setattr(launch, "steady_ms", steady_ms)
+    versions.main(["--quick"])
+    assert ran == [
+        ("tumbling/spark", "4.1.4"), ("tumbling/tidegate-sparks-source", "4.1.4"),
+        ("tumbling/spark", "4.3.0"), ("tumbling/tidegate-sparks-source", "4.3.0"),
+        ("tumbling/tidegate", "4.3.0"),
+    ]  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| Spark 4.1.4 | 1,000 | 2,000 | refused |",
+        "| Spark 4.3.0 | 3,000 | 4,000 | 5,000 |",
+    ]

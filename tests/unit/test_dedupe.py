@@ -79,6 +79,23 @@ def test_by_sparks_rules_a_row_at_or_below_the_watermark_is_late():
         assert "late_rows_at_watermark" in compile(dedupe_plan(0, on=on, rule=rule)).counters
 
 
+@pytest.mark.parametrize(
+    ("policy", "forwarded", "late_rows", "filtered"),
+    [(SIDE, [(101, "c")], 4, 0), (Reassign(Micros(5)), [(101, "c"), (90, "ann")], 3, 1)],
+    ids=["side output", "reassign"],
+)
+def test_by_sparks_rules_a_late_row_is_late_even_if_its_id_is_known(
+    policy, forwarded, late_rows, filtered
+):
+    """Our own rule looks ids up first. A row that is moved to the watermark is late no more."""
+    rule = "drop_duplicates_within_watermark"
+    host = KernelHost(dedupe_plan(0, on=("user",), tolerance=10, rule=rule, late=policy))
+    host.batch([at(95, "b"), at(100, "a")])  # then W = 90
+    got = host.batch([at(101, "c"), at(80, "b"), at(90, "a"), at(70, "c"), at(90, "ann")])
+    assert passed(got, "user") == forwarded
+    assert (got.counts["late_rows"], duplicates(got)) == (late_rows, filtered)
+
+
 def test_within_the_watermark_ids_are_remembered_for_the_tolerance():
     host = KernelHost(dedupe_plan(0, tolerance=10, rule="drop_duplicates_within_watermark"))
     host.batch([at(100, "a")])

@@ -21,6 +21,7 @@ from tidegate.kernels.registry import kernels_of
 from tidegate.kernels.steps import filter_step, map_step
 from tidegate.optimize import optimize
 from tidegate.plan.aggregates import Aggregate
+from tidegate.plan.channels import MAIN
 from tidegate.plan.event_time import At
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.joins import How, Match, NullsMatch
@@ -547,10 +548,14 @@ class Runnable(Startable):
         """
         return Events(self.frames, Derived(self.node, time))
 
-    def to_df(self, *, buckets: int | None = None, fusion: Fusion | None = None) -> DataFrame:
-        """Return the main channel as a DataFrame, for any Spark writer (output mode `append`).
+    def to_df(
+        self, *, channel: str = MAIN, buckets: int | None = None, fusion: Fusion | None = None
+    ) -> DataFrame:
+        """Return the results as a DataFrame, for any Spark writer (output mode `append`).
 
-        Late rows and errors are counted in Spark's progress. Only `start()` can write them.
+        Of a batch DataFrame, `channel` also gives the other channels: `"errors"` has the invalid rows,
+        which the results leave out. Each is computed by itself. Of a stream there is only `"main"`: late
+        rows and errors are counted in Spark's progress, and only `start()` can write them.
 
         >>> import tidegate as tg
         >>> clicks = tg.events(clicks_df, time="ts").key_by("user")
@@ -566,7 +571,7 @@ class Runnable(Startable):
         """
         from tidegate.spark import lower
 
-        return lower.to_df(self.node, self.frames, buckets, fusion)
+        return lower.to_df(self.node, self.frames, channel, buckets=buckets, fusion=fusion)
 
 
 @dataclass(frozen=True)

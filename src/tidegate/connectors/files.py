@@ -29,6 +29,7 @@ from tidegate.connectors.metadata_files import read_metadata, write_metadata
 from tidegate.connectors.sinks import RowType, Target, for_spark, location
 from tidegate.connectors.text_options import INVALID_FIELDS, PACE
 from tidegate.errors import SinkError
+from tidegate.kernels.row_text import TO_THE_MICROSECOND
 
 __all__ = ["json", "parquet"]
 
@@ -133,8 +134,7 @@ class Folder:
         # A folder for each attempt: what a killed process had under way may still be writing.
         attempt = uuid.uuid4().hex
         uri = posixpath.join(self.path, STAGING, attempt)
-        shown = self._with_seconds(rows) if self.format == "json" else rows
-        shown.write.format(self.format).save(for_spark(uri))
+        self._write(rows, for_spark(uri))
         filesystem, folder = fs.FileSystem.from_uri(uri)
         written = filesystem.get_file_info(fs.FileSelector(folder))
         names = sorted(file.base_name for file in written if file.base_name.startswith("part-"))
@@ -143,6 +143,12 @@ class Folder:
     def _commit(self, staged: Sequence[str], batch_id: int) -> None:
         self._put_in_place(staged, batch_id)
         write_metadata(self._metadata, asdict(Written(self.target.query, self.target.channel, batch_id)))
+
+    def _write(self, rows: Any, folder: str) -> None:
+        if self.format == "json":
+            self._with_seconds(rows).write.options(**TO_THE_MICROSECOND).json(folder)
+        else:
+            rows.write.format(self.format).save(folder)
 
     def _with_seconds(self, rows: Any) -> Any:
         """Intervals of ours as numbers: JSON has none, and Spark would write SQL for them."""
@@ -184,8 +190,8 @@ class Folder:
 
     def _unseen(self, batch_id: int) -> SinkError:
         return SinkError(
-            f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: the driver does not "
-            "see the files that executors wrote. The folder must be on a file system that the driver "
+            f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: the driver does "
+            "not see the files that executors wrote. The folder must be on a file system that the driver "
             "and all executors share"
         )
 

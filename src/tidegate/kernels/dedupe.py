@@ -109,6 +109,7 @@ class DedupeKernel(KeyedKernel):
         """The rows of ids that are not remembered, one row for each id.
 
         A known id makes a row a duplicate whatever its time: only a row that cannot be checked is late.
+        By a rule of Spark's lateness comes first: no late row is looked up.
         """
         came = in_arrival_order(arrivals)
         if came is None:
@@ -120,6 +121,8 @@ class DedupeKernel(KeyedKernel):
         counts = ~late if context.watermark is None else ~late | moves(time, context.watermark)
         new = ~self._known(context.state, ids, oldest)[ids.code]
         new &= _up_to_the_first(ids.code, counts & new, len(ids.one))
+        if self.rule is not None:
+            new |= ~counts
         context.outcome.counts["duplicates_filtered"] += int(len(new) - new.sum())
         if self.rule is not None and context.watermark is not None:
             at_watermark = int((new & late & (time == context.watermark)).sum())

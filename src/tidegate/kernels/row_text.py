@@ -12,6 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+#: What Spark is told where it writes JSON: by itself it writes milliseconds, though it reads more.
+TO_THE_MICROSECOND = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

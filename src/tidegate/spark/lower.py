@@ -15,7 +15,7 @@ from tidegate.columnar import ipc
 from tidegate.connectors import ArrowWrite, Sink
 from tidegate.dataflow import Dataflow, compile
 from tidegate.dataflow.identity import Identity, fingerprint, identity_of
-from tidegate.errors import PlanError, ResultOverflow
+from tidegate.errors import PlanError, ResultOverflow, did_you_mean
 from tidegate.kernels.contract import Clock, Kernel, Outcome, Unpack
 from tidegate.kernels.late import THE_END
 from tidegate.kernels.messages import FACTS, Kind, Message, in_order, message_batch, messages_in
@@ -170,22 +170,31 @@ def through(
 def to_df(
     plan: AnyOperator,
     frames: Sequence[DataFrame],
+    channel: str = MAIN,
+    *,
     buckets: int | None = None,
     fusion: Fusion | None = None,
 ) -> DataFrame:
-    """The main channel."""
+    """The rows of a channel: of a batch any, of a stream the main one."""
     dataflow = compile(optimize(plan, fusion))
+    if channel not in dataflow.channels:
+        raise PlanError(f"to_df(channel={channel!r}): {did_you_mean(channel, [*dataflow.channels])}")
+    if frames[0].isStreaming and channel != MAIN:
+        raise PlanError(
+            f"to_df(channel={channel!r}) is for batch DataFrames: to write other channels of a stream "
+            "than 'main', give each a sink with start()"
+        )
     if frames[0].isStreaming and dataflow.shedding is not None:
         raise PlanError("the load is watched by a running query: with shed() use start(), not to_df()")
     if dataflow.may_be_idle:
         raise PlanError("idle_after is watched by a running query: use start() instead of to_df()")
     if frames[0].isStreaming:
-        prepare_session(frames[0])
+        prepare_session(frames)
     check_executors(frames[0].sparkSession)
     settings = TaskSettings(ansi=is_ansi(frames[0].sparkSession))
     buckets = shuffle_partitions(frames[0]) if buckets is None else buckets
     physical = lower(dataflow, buckets, settings)
-    return physical.channel(MAIN, physical.packed(frames))
+    return physical.channel(channel, physical.packed(frames))
 
 
 def _merge_stream(settings: TaskSettings, messages: DataFrame, work: Work, plan: str) -> DataFrame:

@@ -208,7 +208,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     options.check_sinks(dataflow, ships=is_connect(session))
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
-    prepare_session(frames[0])
+    prepare_session(frames)
     check_executors(session)
     _check_trigger(dataflow, options)
     opened = on_driver(session, partial(OpenedCheckpoint.at, checkpoint))

@@ -29,6 +29,7 @@ SAFE_FORMAT = 2
 #: A session has one such setting, and each query it starts may need another value.
 _SETTING_THE_FORMAT = RLock()
 _SPECULATION = "spark.speculation"
+_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -77,13 +78,16 @@ def is_ansi(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.ansi.enabled", "true") != "false"
 
 
-def prepare_session(df: DataFrame) -> None:
+def prepare_session(sources: Sequence[DataFrame]) -> None:
     """Make sure the session can keep the state; queries started before are not affected."""
+    spark = sources[0].sparkSession
     if has_jvm():
         from tidegate.spark.classic import keep_quiet
 
-        keep_quiet(df.sparkSession)
-    conf = df.sparkSession.conf
+        keep_quiet(spark)
+    if len(sources) > 1:
+        _refuse_highest_watermark(spark)
+    conf = spark.conf
     for name, value in SETTINGS.items():
         if conf.get(name, None) != value:
             conf.set(name, value)
@@ -101,6 +105,16 @@ def prepare_session(df: DataFrame) -> None:
             f"does not let it be set; start the session with {STATE_STORE}={ROCKSDB}"
         ) from error
     logger.warning("set %s to RocksDB for this session: stateful queries need it", STATE_STORE)
+
+
+def _refuse_highest_watermark(spark: SparkSession) -> None:
+    """By it Spark tells operators a watermark that some of their sources have not reached."""
+    policy = (spark.conf.get(_WATERMARK_POLICY, None) or "min").lower()
+    if policy != "min":
+        raise SessionError(
+            f"{_WATERMARK_POLICY}={policy}: rows of the slower sources would be late. Set it to min; "
+            "give sources that may be silent an idle_after in tg.events(…)"
+        )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.kernels.invalid_rows import INVALID_ROW, REASON_END
-from tidegate.kernels.row_text import row_texts
+from tidegate.kernels.row_text import TO_THE_MICROSECOND, row_texts
 from tidegate.plan.schema import TIMESTAMP, collation_of
 from tidegate.plan.sources import Source
 
@@ -38,16 +38,9 @@ NOT_JSON = "the payload is not a JSON object"
 _OFFSET = re.compile(r"(Z|(UTC|GMT|UT)?((?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d\d))?)?)")
 
 
-#: Spark's own format has milliseconds.
-_TO_THE_MICROSECOND = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-
-
 def row_json(row: Column) -> Column:
     """A row, or the origin of one, as JSON text that Spark's `from_json` reads back."""
-    return F.to_json(row, _TO_THE_MICROSECOND)
+    return F.to_json(row, TO_THE_MICROSECOND)
 
 
 # -- decoded rows ---------------------------------------------------------------------------------
