@@ -191,8 +191,8 @@ class Folder:
     def _unseen(self, batch_id: int) -> SinkError:
         return SinkError(
             f"folder {self.path}, batch {batch_id} of channel {self.target.channel!r}: the driver does "
-            "not see the files that executors wrote. The folder must be on a file system that the driver "
-            "and all executors share"
+            "not see the files that executors wrote. The folder must be on a file system that the "
+            "driver and all executors share"
         )
 
     @property

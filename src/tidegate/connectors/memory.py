@@ -21,6 +21,7 @@ class MemorySink:
         self.write_rows(rows.toArrow(), batch_id)
 
     def write_rows(self, rows: pa.Table, batch_id: int) -> None:
+        """Keep the rows of a batch; a batch that is written again takes the place of its first try."""
         self.batches[batch_id] = rows
 
     def to_arrow(self) -> pa.Table | None:
