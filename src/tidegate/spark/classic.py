@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError as JvmError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tidegate.spark.class_archive import use_archive
 from tidegate.spark.session import CHECKPOINT_FORMAT, ROCKSDB, STATE_STORE, importable
 from tidegate.spark.versions import SETTINGS, STATE_FORMAT
 
@@ -67,10 +68,19 @@ def local_spark(cores: int = 2, app: str = "tidegate", **conf: str) -> SparkSess
         .setAppName(app)
         .setAll(list(settings.items()))
     )
+    use_archive()
     _with_our_classes(wanted)
     spark = SparkSession.builder.config(conf=wanted).getOrCreate()
     keep_quiet(spark)
     return spark
+
+
+def end_java(spark: SparkSession) -> None:
+    """Stop a session of ours with the JVM behind it, and wait until that has ended."""
+    gateway: Any = spark.sparkContext._gateway
+    spark.stop()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def cluster_spark(master: str, py_files: Sequence[str] = (), **conf: str) -> SparkSession:
