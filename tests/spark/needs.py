@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.features_seen import REFUSED
 from tidegate.errors import TidegateError
-from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT_2, Capability
+from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT_2, STATE_OVER_CONNECT, Capability
 
 #: Elsewhere such programs are refused: `test_versions.py` has a test for each.
 admission_control = pytest.mark.skipif(
@@ -18,6 +18,12 @@ admission_control = pytest.mark.skipif(
 #: Elsewhere new checkpoints have format 1.
 state_format_2 = pytest.mark.skipif(
     not STATE_FORMAT_2.here, reason=f"Spark reads state of format 2 since {STATE_FORMAT_2.since}"
+)
+
+#: Elsewhere such programs are refused: `test_connect.py` has a test.
+state_over_connect = pytest.mark.skipif(
+    not STATE_OVER_CONNECT.here,
+    reason=f"clients of Spark Connect have state since Spark {STATE_OVER_CONNECT.since}",
 )
 
 

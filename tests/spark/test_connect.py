@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.spark import needs
 from tests.spark.conftest import write_batches
 from tests.support.connect_server import ConnectServer
+from tests.support.features_seen import REFUSED
 from tests.support.time_limits import HANG
+from tidegate.spark.versions import STATE_OVER_CONNECT
 
 FIRST = [
     [(1, "ann", 1.0), (2, "bob", 2.0)],
@@ -62,12 +65,28 @@ def own_schema(postgres: str, request: pytest.FixtureRequest) -> str:
     return f"{postgres}{'&' if '?' in postgres else '?'}options=-csearch_path%3D{name}"
 
 
-@pytest.mark.parametrize("thin", [False, True], ids=["full", "thin"])
-def test_the_program_of_the_readme(server: ConnectServer, tmp_path: Path, thin: bool) -> None:
-    rows = client(server, "readme", tmp_path, thin=thin)
-    assert rows == [["ann", 2, 7.5, "+I"], ["bob", 1, 5.0, "+I"], ["bob", 1, 2.0, "+I"]]
+README = [["ann", 2, 7.5, "+I"], ["bob", 1, 5.0, "+I"], ["bob", 1, 2.0, "+I"]]
 
 
+@pytest.mark.versions("Spark Connect")
+def test_the_program_of_the_readme(
+    server: ConnectServer, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    if STATE_OVER_CONNECT.here:
+        assert client(server, "readme", tmp_path, thin=True) == README
+        return
+    given = command(server, "readme", tmp_path, thin=True)
+    run = subprocess.run(given, capture_output=True, text=True, timeout=HANG, check=False)
+    assert "SessionError: state over Spark Connect needs Spark 4.1 or newer, and this is" in run.stderr
+    record_property(REFUSED, f"needs {STATE_OVER_CONNECT.since}")
+
+
+@needs.state_over_connect
+def test_the_program_of_the_readme_with_the_full_client(server: ConnectServer, tmp_path: Path) -> None:
+    assert client(server, "readme", tmp_path) == README
+
+
+@needs.state_over_connect
 def test_sessions_in_a_table_go_on_after_a_restart_and_are_drained(
     server: ConnectServer, tmp_path: Path, own_schema: str
 ) -> None:
@@ -89,6 +108,7 @@ def test_sessions_in_a_table_go_on_after_a_restart_and_are_drained(
     assert "it is finished, and no query goes on from it" in finished
 
 
+@needs.state_over_connect
 def test_a_join(server: ConnectServer, tmp_path: Path) -> None:
     write_batches(tmp_path / "left", [[(1, "ann", 1.0), (2, "bob", 2.0)], [(30, "ann", 3.0)]])
     write_batches(tmp_path / "right", [[(4, "ann", 10.0)], [(31, "ann", 30.0)]])
@@ -97,6 +117,7 @@ def test_a_join(server: ConnectServer, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@needs.admission_control
 def test_a_folder_with_a_pace_and_a_fold(server: ConnectServer, tmp_path: Path) -> None:
     write_batches(tmp_path / "clicks", [[(at, "ann", 1.0), (at, "bob", 2.0)] for at in range(4)])
     seen = client(server, "paced_folder", tmp_path, thin=True)
@@ -105,6 +126,7 @@ def test_a_folder_with_a_pace_and_a_fold(server: ConnectServer, tmp_path: Path) 
     assert seen["users"] == ["ann", "bob"]
 
 
+@needs.state_over_connect
 def test_sinks_that_would_show_rows_on_the_server_are_refused(
     server: ConnectServer, tmp_path: Path
 ) -> None:
@@ -116,6 +138,7 @@ def test_sinks_that_would_show_rows_on_the_server_are_refused(
     ]
 
 
+@needs.state_over_connect
 @pytest.mark.kills
 @pytest.mark.parametrize("killed", ["client", "server"])
 def test_nothing_is_lost_or_doubled_if_one_of_them_is_killed(
@@ -163,6 +186,7 @@ checkpoint: checkpoint
 """
 
 
+@needs.state_over_connect
 def test_the_command_line_runs_a_pipeline_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
     write_batches(tmp_path / "clicks", [[(1, "ann", 1.0)], [(15, "ann", 1.0)], [(40, "bob", 1.0)]])
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)

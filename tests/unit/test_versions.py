@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +17,13 @@ import tidegate
 from tidegate.connectors.file_splits import BEGINNING, Folder, Lines, after_all
 from tidegate.errors import PlanError, SourceError, StartError
 from tidegate.kernels.messages import KEPT, Message
+from tidegate.spark import query
 from tidegate.spark import schema as schemas
 from tidegate.spark.checkpoint.metadata import stored_operator
 from tidegate.spark.host import message_row
 from tidegate.spark.pandas_frames import frames_of, rows_in
 from tidegate.spark.processor import PandasKernelProcessor
+from tidegate.spark.query import OpenedCheckpoint
 from tidegate.spark.sources import folder as folders
 from tidegate.spark.sources.clock import ClockReader, Settings, rows_between
 from tidegate.spark.versions import Capability, state_api
@@ -249,3 +252,16 @@ def test_the_clock_needs_no_start():
     assert rows_between({"tick": 3_000, "levels": {"1": 7}}, first) == [(-1, None)]
     now = 4_000  # a wall clock that is set back
     assert reader.next_offset(None, everything=True) == first
+
+
+def test_before_batches_over_connect_have_own_settings_state_has_the_sessions_format(monkeypatch):
+    new = OpenedCheckpoint("file:///c", SimpleNamespace(), None, None, -1, None)
+    client = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    client.conf = SimpleNamespace(get=lambda *_: "1")
+    monkeypatch.setattr(query, "BATCH_SETTINGS_OVER_CONNECT", Capability("4.3", here=False))
+    assert new.format_in(client) == replace(new, format=1).format_in(client) == 1
+    assert replace(new, format=2).format_in(SimpleNamespace()) == 2
+    with pytest.raises(StartError, match=r"in Spark's format 2, .* needs Spark 4\.3 or newer, .*set "):
+        replace(new, format=2).format_in(client)
+    monkeypatch.setattr(query, "BATCH_SETTINGS_OVER_CONNECT", Capability("4.3", here=True))
+    assert replace(new, format=2).format_in(client) == 2

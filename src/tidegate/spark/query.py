@@ -43,17 +43,19 @@ from tidegate.spark.load_shedding import Decisions, Shedding
 from tidegate.spark.lower import TaskSettings, lower
 from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
 from tidegate.spark.session import (
+    CHECKPOINT_FORMAT,
     SAFE_FORMAT,
     is_ansi,
     prepare_session,
     refuse_speculation,
+    session_format,
     shuffle_partitions,
     spark_errors,
     state_format,
 )
 from tidegate.spark.start_options import StartOptions
 from tidegate.spark.stateless import StatelessProgram
-from tidegate.spark.versions import ADMISSION_CONTROL, STATE_FORMAT
+from tidegate.spark.versions import ADMISSION_CONTROL, BATCH_SETTINGS_OVER_CONNECT, STATE_FORMAT
 
 #: The trigger that runs one batch: Spark replays the last one that it has begun, and no other.
 _ONE_BATCH = {"once": True}
@@ -270,11 +272,24 @@ class OpenedCheckpoint:
     @contextmanager
     def state_format(self, spark: SparkSession) -> Iterator[None]:
         """Let a query that is started meanwhile go on with its state, in the format that it has."""
-        with state_format(spark, self.format or STATE_FORMAT) as used:
+        with state_format(spark, self.format_in(spark)) as used:
             refuse_speculation(spark, self.checkpoint, used)
             if self.format is not None and self.format < SAFE_FORMAT and is_readable(self.checkpoint):
                 on_driver_with_session(spark, partial(check_whole, checkpoint=self.checkpoint))
             yield
+
+    def format_in(self, spark: SparkSession) -> int:
+        """The format of the state of a query that the session starts."""
+        if not is_connect(spark) or BATCH_SETTINGS_OVER_CONNECT.here:
+            return self.format or STATE_FORMAT
+        only = session_format(spark)
+        if self.format not in (None, only):
+            BATCH_SETTINGS_OVER_CONNECT.require(
+                f"{self.checkpoint} has state in Spark's format {self.format}, which over Spark Connect",
+                f"set {CHECKPOINT_FORMAT} to {self.format} for this session",
+                StartError,
+            )
+        return only
 
     def task_settings(self, dataflow: Dataflow, options: StartOptions, ansi: bool) -> TaskSettings:
         return TaskSettings(

@@ -49,7 +49,7 @@ def has_jvm() -> bool:
 def connect_spark(url: str, py_files: Sequence[str] = (), **conf: str) -> SparkSession:
     """The session of a Spark Connect server, with code that is shipped to it."""
     builder = SparkSession.builder.remote(url)
-    for name, value in conf.items():
+    for name, value in (SETTINGS | conf).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if py_files:
@@ -117,6 +117,11 @@ def _refuse_highest_watermark(spark: SparkSession) -> None:
         )
 
 
+def session_format(spark: SparkSession) -> int:
+    """The format that the session asks for."""
+    return int(spark.conf.get(CHECKPOINT_FORMAT, "1") or 1)
+
+
 @contextmanager
 def state_format(spark: SparkSession, wanted: int) -> Iterator[int]:
     """Let queries that are started meanwhile, and readers of state, use a format; gives the one in use.
@@ -125,7 +130,7 @@ def state_format(spark: SparkSession, wanted: int) -> Iterator[int]:
     back, and queries that run are not affected.
     """
     with _SETTING_THE_FORMAT:
-        before = int(spark.conf.get(CHECKPOINT_FORMAT, "1") or 1)
+        before = session_format(spark)
         if before == wanted or not _set_format(spark, wanted):
             yield before
             return

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from tidegate.errors import PlanError, TidegateError
+from tidegate.errors import PlanError, SessionError, TidegateError
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,17 @@ ADMISSION_CONTROL = Capability("4.2", find_spec("pyspark.sql.streaming.datasourc
 #: Stateful processors are given rows. Without it they are given frames of pandas.
 STATEFUL_ROWS = Capability("4.1", hasattr(GroupedData, "transformWithState"))
 
+#: Clients of Spark Connect have stateful processors. It came with stateful rows.
+STATE_OVER_CONNECT = Capability("4.1", STATEFUL_ROWS.here)
 
 #: Spark's reader of stored state, which draining needs, reads state of format 2. Nothing in Python
 #: tells; it came with stateful rows.
 STATE_FORMAT_2 = Capability("4.1", STATEFUL_ROWS.here)
+
+#: A batch that a function writes over Connect has the settings of its query. Without it, it has those of
+#: the session: tasks keep state in the session's format, and the query in its own. Nothing in Python
+#: tells that either; it came with a new way for workers to read.
+BATCH_SETTINGS_OVER_CONNECT = Capability("4.3", find_spec("pyspark.worker_message") is not None)
 
 #: The format of state in new checkpoints.
 STATE_FORMAT = 2 if STATE_FORMAT_2.here else 1
@@ -93,7 +100,10 @@ class StateApi:
     in_pandas: bool
 
     def run(self, rows: DataFrame, key: str, processor: Any, schema: StructType) -> DataFrame:
-        run: Any = getattr(rows.groupBy(key), self.method)
+        grouped = rows.groupBy(key)
+        if not hasattr(grouped, self.method):
+            STATE_OVER_CONNECT.require("state over Spark Connect", "use a classic session", SessionError)
+        run: Any = getattr(grouped, self.method)
         return run(processor, schema, "Append", "EventTime")
 
 
