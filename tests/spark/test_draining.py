@@ -323,3 +323,22 @@ def test_folders_with_odd_names_are_each_one_folder(spark: Any, tmp_path: Path) 
         states_of(spark, str(checkpoint))
     with pytest.raises(tg.errors.CheckpointMismatch, match="another program"):
         run(fed.spend("1 minute"), checkpoint, main=out)
+
+
+def test_files_of_a_drain_have_the_types_of_those_before_it(spark, click_stream, tmp_path):
+    import pyarrow.dataset as ds
+
+    clicks = click_stream([[(1, "ann", 1.0)], [(40, "ann", 2.0)]])
+    totals = tg.events(clicks, time="ts").key_by("user").window(tg.tumbling("10 s")).agg(n=tg.count())
+    query = totals.start(
+        checkpoint=tmp_path / "checkpoint",
+        trigger={"availableNow": True},
+        main=tg.sinks.parquet(tmp_path / "out"),
+    )
+    query.await_termination()
+    query.stop(drain=True)
+    files = [ds.dataset(file) for file in sorted((tmp_path / "out").glob("*.parquet"))]
+    assert len(files) == 2
+    assert files[0].schema.equals(files[1].schema)
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(row.window_start.second for row in found.collect()) == [0, 40]

@@ -25,6 +25,7 @@ class Rows:
     """Stands in for the DataFrame of a batch, and for Spark, which writes a file for each partition."""
 
     partitions: Iterable[list[int]]
+    sparkSession = SimpleNamespace(conf=SimpleNamespace(get=str, set=lambda *_: None))
 
     @property
     def write(self) -> "Rows":

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import posixpath
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -37,6 +38,8 @@ __all__ = ["json", "parquet"]
 METADATA = "_tidegate_batches"
 #: Files on their way into the folder.
 STAGING = "_staging"
+#: The type of timestamps that Spark's writer of Parquet takes.
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 #: Under this name Spark's readers of Parquet find the schema in their own words.
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 
@@ -148,7 +151,8 @@ class Folder:
         if self.format == "json":
             self._with_seconds(rows).write.options(**TO_THE_MICROSECOND).json(folder)
         else:
-            rows.write.format(self.format).save(folder)
+            with _timestamps_in_microseconds(rows.sparkSession):
+                rows.write.format(self.format).save(folder)
 
     def _with_seconds(self, rows: Any) -> Any:
         """Intervals of ours as numbers: JSON has none, and Spark would write SQL for them."""
@@ -198,6 +202,17 @@ class Folder:
     @property
     def _metadata(self) -> str:
         return posixpath.join(self.path, METADATA)
+
+
+@contextmanager
+def _timestamps_in_microseconds(spark: Any) -> Iterator[None]:
+    """Let Spark write timestamps as tasks do; by default it takes an old type."""
+    before = spark.conf.get(_TIMESTAMPS)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMPS, before)
 
 
 def parquet(path: str | PathLike[str]) -> FileSink:
