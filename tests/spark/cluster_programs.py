@@ -176,13 +176,15 @@ def in_cents(rows):
 
 
 def held(folder):
-    """A step that changes nothing. The task that finds the file `hold` waits until it is killed."""
+    """A step that changes nothing. A task that finds `hold-<batch>` waits until it is killed."""
 
     def step(rows):
-        if TaskContext.get() is None:
+        task = TaskContext.get()
+        if task is None:
             return rows  # on the driver, which tries steps on no rows
+        batch = task.getLocalProperty("streaming.sql.batchId")
         try:
-            Path(folder, "hold").rename(Path(folder, f"held-{os.getpid()}"))
+            Path(folder, f"hold-{batch}").rename(Path(folder, f"held-{os.getpid()}"))
         except FileNotFoundError:
             return rows
         while True:

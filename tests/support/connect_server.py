@@ -62,7 +62,9 @@ class ConnectServer:
         command += ["--master", self._master, "--driver-memory", "2g"]
         for name, value in self._conf.items():
             command += ["--conf", f"{name}={value}"]
-        environment = os.environ | self._environment
+        # A session in this process may have set what Python is run.
+        inherited = {name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"}
+        environment = inherited | self._environment
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "spark-internal"],

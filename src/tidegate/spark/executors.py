@@ -103,9 +103,8 @@ def missing_modules_told() -> Iterator[None]:
 def _reason(text: str) -> str | None:
     if found := _NO_PYTHON.search(text):
         return (
-            f"the executors cannot start Python as {found[1]!r}: set PYSPARK_PYTHON, or "
-            "spark.pyspark.python, to an interpreter that has this name on the driver and on every "
-            "executor"
+            f"the executors cannot start Python as {found[1]!r}: set the environment variable "
+            "PYSPARK_PYTHON to an interpreter that has this name on the driver and on every executor"
         )
     found = _NO_MODULE.search(text)
     if found is None or not any(sign in text for sign in _OPENED):
