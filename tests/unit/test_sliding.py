@@ -455,9 +455,9 @@ def test_many_rows_of_one_key_in_any_order(lookahead, monkeypatch):
     plan = plan_of(window, (*ROWS, ("last", a.Last("items"))))
     merge, merged = Accumulators.merge_pieces, []
 
-    def counted_merge(self, rows, own, pieces):
+    def counted_merge(self, rows, order, own, pieces):
         merged.extend(len(piece.asking) for piece in pieces)
-        return merge(self, rows, own, pieces)
+        return merge(self, rows, order, own, pieces)
 
     monkeypatch.setattr(Accumulators, "merge_pieces", counted_merge)
     results = final_rows(plan, [at(moment, moment) for moment in times])

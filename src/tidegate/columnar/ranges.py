@@ -27,10 +27,11 @@ Columns = dict[str, np.ndarray]
 class Pieces:
     """Ranges `low … high` (both included) of `rows`, each for the result `asking`; none is empty.
 
-    With a `level`, ranges are heads: each begins where a block of 2^level rows does, and ends in it.
+    Without `rows` they are ranges of all rows. With a `level`, ranges are heads: each begins where a
+    block of 2^level rows does, and ends in it.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray | None
     low: np.ndarray
     high: np.ndarray
     asking: np.ndarray
@@ -145,20 +146,29 @@ def fold_pieces(
     """Merge the row that each result has of its own with the pieces it asks for."""
     folded = {name: values[own] for name, values in columns.items()}
     for piece in pieces:
-        if piece.level is None:
-            rows = {name: values[piece.rows] for name, values in columns.items()}
-            merged = merge_columns(rows, how, piece.low, piece.high)
-        else:
-            merged = _merge_heads(columns, how, piece, piece.level)
-        for name, values in merged.items():
+        for name, values in _merge_piece(columns, how, piece).items():
             folded[name][piece.asking] = _UFUNC[how[name]](folded[name][piece.asking], values)
     return folded
 
 
-def _merge_heads(columns: Columns, how: Mapping[str, Combine], piece: Pieces, level: int) -> Columns:
-    blocks = _Blocks.of(piece.high, level)
-    rows = blocks.cut(piece.rows)
-    return {name: blocks.heads(values[rows], _UFUNC[how[name]]) for name, values in columns.items()}
+def count_pieces(results: int, pieces: Sequence[Pieces]) -> np.ndarray:
+    """How many rows each result is merged from, its own among them."""
+    count = np.ones(results, dtype=np.int64)
+    for piece in pieces:
+        count[piece.asking] += piece.high - piece.low + 1
+    return count
+
+
+def _merge_piece(columns: Columns, how: Mapping[str, Combine], piece: Pieces) -> Columns:
+    if piece.rows is None:
+        return merge_columns(columns, how, piece.low, piece.high)
+    merged = {}
+    for name, values in columns.items():
+        assert piece.level is not None
+        blocks = values[piece.rows].reshape(-1, 1 << piece.level)
+        _accumulate(blocks, _UFUNC[how[name]])
+        merged[name] = blocks.ravel()[piece.high]
+    return merged
 
 
 def merge_tree(

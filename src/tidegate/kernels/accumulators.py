@@ -8,7 +8,14 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from tidegate.columnar.ranges import Columns, Pieces, fold_pieces, merge_columns, merge_tree
+from tidegate.columnar.ranges import (
+    Columns,
+    Pieces,
+    count_pieces,
+    fold_pieces,
+    merge_columns,
+    merge_tree,
+)
 from tidegate.plan.aggregates import Aggregate, Combine
 
 #: The event time of a packed row, as an integer.
@@ -74,48 +81,60 @@ class Accumulators:
             results.append(pl.when(some).then(told).alias(OVERFLOW))
         return states.select(*keep, *results)
 
-    def merge_ranges(self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
-        """The states of overlapping ranges of rows (both ends included)."""
-        fast = self._columnwise(rows)
-        merged = _merge_once(rows, fast, lambda columns: merge_columns(columns, fast, low, high))
-        tree = self._merge_slow(rows, fast, low, high)
-        return merged if tree is None else pl.concat([merged, tree], how="horizontal")
-
-    def merge_pieces(
-        self, rows: pl.DataFrame, own: np.ndarray, pieces: Sequence[Pieces]
+    def merge_ranges(
+        self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray, order: np.ndarray
     ) -> pl.DataFrame:
-        """The states of pieces of rows, given in the order of time, and of one row behind them."""
+        """The states of overlapping ranges (both ends included) of rows in an order."""
         fast = self._columnwise(rows)
-        merged = _merge_once(rows, fast, lambda columns: fold_pieces(columns, fast, own, pieces))
+        merged = _merge_once(
+            rows,
+            fast,
+            order,
+            lambda columns: merge_columns(columns, fast, low, high),
+            lambda: high - low + 1,
+        )
         if not self._slow(fast):
             return merged
-        each = np.arange(len(own))
-        last = Pieces(own, each, each, each)
-        together = pl.concat(self._slow_piece(rows, fast, piece) for piece in (*pieces, last))
+        tree = self._merge_slow(self._slow_states(rows, fast)[order], fast, low, high)
+        return pl.concat([merged, tree], how="horizontal")
+
+    def merge_pieces(
+        self, rows: pl.DataFrame, order: np.ndarray, own: np.ndarray, pieces: Sequence[Pieces]
+    ) -> pl.DataFrame:
+        """The states of pieces of rows in an order, in that of time, and of one row behind them."""
+        fast = self._columnwise(rows)
+        merged = _merge_once(
+            rows,
+            fast,
+            order,
+            lambda columns: fold_pieces(columns, fast, own, pieces),
+            lambda: count_pieces(len(own), pieces),
+        )
+        if not self._slow(fast):
+            return merged
+        states = self._slow_states(rows, fast)[order]
+        last = Pieces(None, own, own, np.arange(len(own)))
+        together = pl.concat(self._slow_piece(states, fast, piece) for piece in (*pieces, last))
         slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
         return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
 
     def _slow_piece(
-        self, rows: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
+        self, states: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
     ) -> pl.DataFrame:
-        merged = self._merge_slow(rows[piece.rows], fast, piece.low, piece.high)
-        assert merged is not None
+        given = states if piece.rows is None else states[piece.rows]
+        merged = self._merge_slow(given, fast, piece.low, piece.high)
         return merged.with_columns(pl.Series(_ASKING, piece.asking))
 
-    def _merge_slow(
-        self, rows: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
-    ) -> pl.DataFrame | None:
-        """The states of ranges, of the aggregates that merge only as a whole."""
+    def _slow_states(self, rows: pl.DataFrame, fast: Mapping[str, Combine]) -> pl.DataFrame:
+        """The states of aggregates that merge only as a whole."""
         slow = self._slow(fast)
-        if not slow:
-            return None
-        states = rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
-        return merge_tree(
-            states,
-            lambda nodes, group: nodes.group_by(group).agg(self._merge_exprs(slow)),
-            low,
-            high,
-        )
+        return rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
+
+    def _merge_slow(
+        self, states: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
+    ) -> pl.DataFrame:
+        exprs = self._merge_exprs(self._slow(fast))
+        return merge_tree(states, lambda nodes, group: nodes.group_by(group).agg(exprs), low, high)
 
     @cached_property
     def _overflows(self) -> list[pl.Expr]:
@@ -164,18 +183,32 @@ def _numeric(column: pl.Series) -> bool:
 
 
 def _merge_once(
-    rows: pl.DataFrame, how: Mapping[str, Combine], merge: Callable[[Columns], Columns]
+    rows: pl.DataFrame,
+    how: Mapping[str, Combine],
+    order: np.ndarray,
+    merge: Callable[[Columns], Columns],
+    count: Callable[[], np.ndarray],
 ) -> pl.DataFrame:
-    """Columns merged; columns with the same numbers, as counts often have, are merged once."""
+    """Columns of rows merged in an order.
+
+    Columns with the same numbers, as counts often have, are merged once. Those that only count rows
+    need no merging: how many rows there are is known.
+    """
     columns: Columns = {}
     sources = {}
     for name, values in ((name, rows[name].to_numpy()) for name in how):
         alike = (other for other in columns if how[other] == how[name])
         sources[name] = next((other for other in alike if _same(columns[other], values)), name)
         columns.setdefault(sources[name], values)
-    merged = merge(columns)
+    ones = {name for name, values in columns.items() if how[name] == "sum" and _all_ones(values)}
+    merged = merge({name: values[order] for name, values in columns.items() if name not in ones})
+    merged |= {name: count() for name in ones}
     return pl.DataFrame({name: merged[source] for name, source in sources.items()})
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _all_ones(values: np.ndarray) -> bool:
+    return values.dtype == np.int64 and bool((values[:1] == 1).all() and (values == 1).all())

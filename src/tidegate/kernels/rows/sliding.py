@@ -124,9 +124,10 @@ class SlidingKernel(KeyedKernel):
         content = pl.concat(self._around(state, key, int(low.min()), int(high.max())))
         timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
         merged = self.accumulators.merge_ranges(
-            content.drop(KEY, TIME)[timeline.order],
+            content,
             timeline.first_from(key, low),
             timeline.last_until(key, high),
+            timeline.order,
         )
         return self._results(triggers, merged[asking.position])
 
@@ -145,7 +146,8 @@ class SlidingKernel(KeyedKernel):
         timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
         rows = timeline.order[asks[timeline.order]]
         pieces = arrived_before(timeline, known, rows, self.window.lookback)
-        merged = self.accumulators.merge_pieces(content, rows, pieces)
+        own = timeline.position[rows]
+        merged = self.accumulators.merge_pieces(content, timeline.order, own, pieces)
         as_they_came = np.empty(len(fresh), dtype=np.int64)
         as_they_came[rows - known] = np.arange(len(rows))
         triggers = self.layout.restored(self._triggers(fresh))

@@ -104,7 +104,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices sorted by key and time. A slice in several pages has a row of each, in their order."""
+    """Slices by key and time. A slice in several pages has a row of each, in their order."""
 
     rows: pl.DataFrame
     slicing: Slicing
@@ -114,7 +114,7 @@ class Slices:
     @classmethod
     def of(cls, rows: pl.DataFrame, slicing: Slicing, accumulators: Accumulators) -> Slices:
         timeline = Timeline(rows[KEY].to_numpy(), rows[SLICE].to_numpy())
-        return cls(rows[timeline.order], slicing, accumulators, timeline)
+        return cls(rows, slicing, accumulators, timeline)
 
     def windows_between(self, first: int, last: int) -> Windows:
         """Every window `first … last` that has data, once.
@@ -150,21 +150,21 @@ class Slices:
         return self.accumulators.finish(states, KEY, WINDOW)
 
     def _states(self, windows: Windows) -> pl.DataFrame:
-        states = self.rows.drop(KEY, SLICE)
+        states, order = self.rows.drop(KEY, SLICE), self.timeline.order
         if (windows.low == windows.high).all():
-            return states[windows.high]
-        return self.accumulators.merge_ranges(states, windows.low, windows.high)
+            return states[order[windows.high]]
+        return self.accumulators.merge_ranges(states, windows.low, windows.high, order)
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
         return self.timeline.first_from(key, self.slicing.first_slice(window))
 
     @cached_property
     def _key(self) -> np.ndarray:
-        return self.rows[KEY].to_numpy()
+        return self.timeline.key[self.timeline.order]
 
     @cached_property
     def _number(self) -> np.ndarray:
-        return self.rows[SLICE].to_numpy()
+        return self.timeline.time[self.timeline.order]
 
 
 @dataclass(frozen=True)

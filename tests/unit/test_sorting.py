@@ -1,0 +1,25 @@
+"""Stable orders, against sorting by hand."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tidegate.columnar.sorting import stable_order
+
+
+@pytest.mark.parametrize("largest", [0, 1, 50, 1 << 40, (1 << 62) - 1, (1 << 63) - 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 300])
+def test_equal_numbers_stay_in_their_order(largest, count):
+    """The largest ones leave no room for positions beside them."""
+    chance = random.Random(count)
+    some = [largest, *(chance.randint(0, largest) for _ in range(9))]
+    numbers = [chance.choice(some) for _ in range(count)]
+    by_hand = sorted(range(count), key=lambda position: numbers[position])
+    assert stable_order(np.array(numbers, dtype=np.int64)).tolist() == by_hand
+
+
+def test_narrow_numbers_have_room_as_well():
+    numbers = np.array([70_000, 5, 70_000, 0], dtype=np.int32)
+    assert stable_order(numbers).tolist() == [3, 1, 0, 2]
+    assert numbers.tolist() == [70_000, 5, 70_000, 0]
