@@ -1,11 +1,11 @@
-"""Stable orders, against sorting by hand."""
+"""Sorting and searching, against doing it by hand."""
 
 import random
 
 import numpy as np
 import pytest
 
-from tidegate.columnar.sorting import stable_order
+from tidegate.columnar.sorting import search, stable_order
 
 
 @pytest.mark.parametrize("largest", [0, 1, 50, 1 << 40, (1 << 62) - 1, (1 << 63) - 1])
@@ -23,3 +23,13 @@ def test_narrow_numbers_have_room_as_well():
     numbers = np.array([70_000, 5, 70_000, 0], dtype=np.int32)
     assert stable_order(numbers).tolist() == [3, 1, 0, 2]
     assert numbers.tolist() == [70_000, 5, 70_000, 0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 200])
+def test_numbers_are_found_before_all_that_are_equal(count):
+    chance = random.Random(count)
+    numbers = sorted(chance.choices(range(50), k=count))
+    wanted = chance.choices(range(-5, 60), k=100)
+    by_hand = [sum(number < one for number in numbers) for one in wanted]
+    assert search(np.array(numbers, dtype=np.int64), np.array(wanted)).tolist() == by_hand
+    assert search(np.array(numbers, dtype=np.int64), np.array(wanted[:0])).tolist() == []

@@ -114,6 +114,13 @@ class _Blocks:
         return blocks.ravel()[self.positions]
 
 
+def accumulated(blocks: np.ndarray, ufunc: Any) -> np.ndarray:
+    """Running results inside each block."""
+    running = blocks.copy()
+    _accumulate(running, ufunc)
+    return running
+
+
 def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
     """Running results inside each block, in place."""
     size = blocks.shape[1]

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tidegate.columnar import ipc
 from tidegate.columnar.hashing import digest_columns, keyed_hash
+from tidegate.columnar.sorting import search
 from tidegate.kernels.accumulators import TIME
 from tidegate.kernels.contract import KeyedKernel, StepContext
 from tidegate.kernels.inputs import Arrival, Partials
@@ -175,7 +176,7 @@ class Ids:
 
     def found(self, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """The positions here of the digests that are among these ids."""
-        position, found = np.searchsorted(self.one, one), []
+        position, found = search(self.one, one), []
         for ahead in range(self._alike):
             at = np.minimum(position + ahead, len(self.one) - 1)
             found.append(at[(self.one[at] == one) & (self.two[at] == two)])
@@ -188,7 +189,7 @@ class Ids:
 
     @cached_property
     def _marks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which first bits the halves of these ids have: one in sixteen has them by chance, in both few."""
+        """Which first bits the halves of these ids have; a strange half has them one time in sixteen."""
         one, two = (np.zeros(1 << 64 - int(self._beyond), dtype=bool) for _ in DIGEST)
         one[self._first_bits(self.one)] = two[self._first_bits(self.two)] = True
         return one, two
