@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -81,60 +82,19 @@ class Accumulators:
             results.append(pl.when(some).then(told).alias(OVERFLOW))
         return states.select(*keep, *results)
 
-    def merge_ranges(
-        self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray, order: np.ndarray
-    ) -> pl.DataFrame:
-        """The states of overlapping ranges (both ends included) of rows in an order."""
-        fast = self._columnwise(rows)
-        merged = _merge_once(
-            rows,
-            fast,
-            order,
-            lambda columns: merge_columns(columns, fast, low, high),
-            lambda: high - low + 1,
-        )
-        if not self._slow(fast):
-            return merged
-        tree = self._merge_slow(self._slow_states(rows, fast)[order], fast, low, high)
-        return pl.concat([merged, tree], how="horizontal")
-
-    def merge_pieces(
-        self, rows: pl.DataFrame, order: np.ndarray, own: np.ndarray, pieces: Sequence[Pieces]
-    ) -> pl.DataFrame:
-        """The states of pieces of rows in an order, in that of time, and of one row behind them."""
-        fast = self._columnwise(rows)
-        merged = _merge_once(
-            rows,
-            fast,
-            order,
-            lambda columns: fold_pieces(columns, fast, own, pieces),
-            lambda: count_pieces(len(own), pieces),
-        )
-        if not self._slow(fast):
-            return merged
-        states = self._slow_states(rows, fast)[order]
-        last = Pieces(None, own, own, np.arange(len(own)))
-        together = pl.concat(self._slow_piece(states, fast, piece) for piece in (*pieces, last))
-        slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
-        return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
-
-    def _slow_piece(
-        self, states: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
-    ) -> pl.DataFrame:
-        given = states if piece.rows is None else states[piece.rows]
-        merged = self._merge_slow(given, fast, piece.low, piece.high)
-        return merged.with_columns(pl.Series(_ASKING, piece.asking))
-
-    def _slow_states(self, rows: pl.DataFrame, fast: Mapping[str, Combine]) -> pl.DataFrame:
-        """The states of aggregates that merge only as a whole."""
-        slow = self._slow(fast)
-        return rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
-
-    def _merge_slow(
-        self, states: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
-    ) -> pl.DataFrame:
-        exprs = self._merge_exprs(self._slow(fast))
-        return merge_tree(states, lambda nodes, group: nodes.group_by(group).agg(exprs), low, high)
+    def in_order(self, states: pl.DataFrame, order: np.ndarray) -> StatesInOrder:
+        """States in an order, to merge ranges of them."""
+        how: dict[str, Combine] = {}
+        slow: list[tuple[str, Aggregate]] = []
+        for name, agg in self.aggregates:
+            parts = {f"{name}.{part}": part_how for part, part_how in agg.columnwise.items()}
+            if parts and all(_numeric(states[column]) for column in parts):
+                how |= parts
+            else:
+                slow.append((name, agg))
+        named = [f"{name}.{part}" for name, _ in slow for part in self._parts[name]]
+        rest = states.select(named)[order] if slow else None
+        return StatesInOrder(*_distinct(states, how, order), rest, self._merge_exprs(slow))
 
     @cached_property
     def _overflows(self) -> list[pl.Expr]:
@@ -145,20 +105,6 @@ class Accumulators:
             for name, agg, overflow in found
             if overflow is not None
         ]
-
-    def _slow(self, fast: Mapping[str, Combine]) -> list[tuple[str, Aggregate]]:
-        return [
-            (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
-        ]
-
-    def _columnwise(self, rows: pl.DataFrame) -> dict[str, Combine]:
-        """The columns that merge by themselves and that NumPy can hold as they are."""
-        fast: dict[str, Combine] = {}
-        for name, agg in self.aggregates:
-            parts = {f"{name}.{part}": how for part, how in agg.columnwise.items()}
-            if parts and all(_numeric(rows[column]) for column in parts):
-                fast |= parts
-        return fast
 
     def _partial_exprs(self) -> list[pl.Expr]:
         return [
@@ -182,28 +128,66 @@ def _numeric(column: pl.Series) -> bool:
     return column.dtype in (pl.Int64, pl.Int32, pl.Float64, pl.Float32) and not column.null_count()
 
 
-def _merge_once(
-    rows: pl.DataFrame,
-    how: Mapping[str, Combine],
-    order: np.ndarray,
-    merge: Callable[[Columns], Columns],
-    count: Callable[[], np.ndarray],
-) -> pl.DataFrame:
-    """Columns of rows merged in an order.
+@dataclass(frozen=True)
+class StatesInOrder:
+    """States of rows in an order. Columns that merge by themselves are arrays, the others a frame."""
 
-    Columns with the same numbers, as counts often have, are merged once. Those that only count rows
-    need no merging: how many rows there are is known.
-    """
+    columns: Columns
+    how: Mapping[str, Combine]
+    #: By which of the columns each one is answered: those with the same numbers are merged once.
+    #: None: it counts rows, so nothing needs to be merged.
+    sources: Mapping[str, str | None]
+    slow: pl.DataFrame | None
+    merge_slow: list[pl.Expr]
+
+    def ranges(self, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
+        """The states of overlapping ranges (both ends included)."""
+        merged = self._frame(merge_columns(self.columns, self.how, low, high), high - low + 1)
+        if self.slow is None:
+            return merged
+        return pl.concat([merged, self._tree(self.slow, low, high)], how="horizontal")
+
+    def pieces(self, own: np.ndarray, pieces: Sequence[Pieces]) -> pl.DataFrame:
+        """The states of pieces, given in the order of time, and of one row behind them."""
+        count = count_pieces(len(own), pieces) if None in self.sources.values() else own
+        merged = self._frame(fold_pieces(self.columns, self.how, own, pieces), count)
+        if self.slow is None:
+            return merged
+        last = Pieces(None, own, own, np.arange(len(own)))
+        together = pl.concat(self._slow_piece(self.slow, piece) for piece in (*pieces, last))
+        slow = together.group_by(_ASKING).agg(self.merge_slow).sort(_ASKING).drop(_ASKING)
+        return pl.concat([merged, slow], how="horizontal")
+
+    def _frame(self, merged: Columns, count: np.ndarray) -> pl.DataFrame:
+        sources = self.sources.items()
+        return pl.DataFrame({name: count if one is None else merged[one] for name, one in sources})
+
+    def _slow_piece(self, states: pl.DataFrame, piece: Pieces) -> pl.DataFrame:
+        given = states if piece.rows is None else states[piece.rows]
+        asking = pl.Series(_ASKING, piece.asking)
+        return self._tree(given, piece.low, piece.high).with_columns(asking)
+
+    def _tree(self, states: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
+        return merge_tree(
+            states, lambda nodes, group: nodes.group_by(group).agg(self.merge_slow), low, high
+        )
+
+
+def _distinct(
+    states: pl.DataFrame, how: Mapping[str, Combine], order: np.ndarray
+) -> tuple[Columns, Mapping[str, Combine], dict[str, str | None]]:
+    """Columns that differ, in an order, and which of them answers for each."""
     columns: Columns = {}
-    sources = {}
-    for name, values in ((name, rows[name].to_numpy()) for name in how):
+    sources: dict[str, str | None] = {}
+    for name, values in ((name, states[name].to_numpy()) for name in how):
+        if how[name] == "sum" and _all_ones(values):
+            sources[name] = None
+            continue
         alike = (other for other in columns if how[other] == how[name])
-        sources[name] = next((other for other in alike if _same(columns[other], values)), name)
-        columns.setdefault(sources[name], values)
-    ones = {name for name, values in columns.items() if how[name] == "sum" and _all_ones(values)}
-    merged = merge({name: values[order] for name, values in columns.items() if name not in ones})
-    merged |= {name: count() for name in ones}
-    return pl.DataFrame({name: merged[source] for name, source in sources.items()})
+        sources[name] = same = next((one for one in alike if _same(columns[one], values)), name)
+        columns.setdefault(same, values)
+    ordered = {name: values[order] for name, values in columns.items()}
+    return ordered, {name: how[name] for name in ordered}, sources
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

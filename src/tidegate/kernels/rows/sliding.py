@@ -123,12 +123,8 @@ class SlidingKernel(KeyedKernel):
         low, high = time - self.window.lookback, time + self.window.reach
         content = pl.concat(self._around(state, key, int(low.min()), int(high.max())))
         timeline = Timeline(content[KEY].to_numpy(), content[TIME].to_numpy())
-        merged = self.accumulators.merge_ranges(
-            content,
-            timeline.first_from(key, low),
-            timeline.last_until(key, high),
-            timeline.order,
-        )
+        states = self.accumulators.in_order(content, timeline.order)
+        merged = states.ranges(timeline.first_from(key, low), timeline.last_until(key, high))
         return self._results(triggers, merged[asking.position])
 
     def _arrived(self, state: BucketState, fresh: pl.DataFrame) -> pl.DataFrame:
@@ -147,7 +143,7 @@ class SlidingKernel(KeyedKernel):
         rows = timeline.order[asks[timeline.order]]
         pieces = arrived_before(timeline, known, rows, self.window.lookback)
         own = timeline.position[rows]
-        merged = self.accumulators.merge_pieces(content, timeline.order, own, pieces)
+        merged = self.accumulators.in_order(content, timeline.order).pieces(own, pieces)
         as_they_came = np.empty(len(fresh), dtype=np.int64)
         as_they_came[rows - known] = np.arange(len(rows))
         triggers = self.layout.restored(self._triggers(fresh))
