@@ -87,7 +87,8 @@ def _by_level(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[int, np.ndarr
 
 def binary_digits(numbers: np.ndarray) -> np.ndarray:
     """How many binary digits each number has."""
-    return np.frexp(numbers.astype(np.float64))[1]
+    exponent = numbers.astype(np.float64).view(np.int64) >> 52
+    return np.maximum(exponent - 1022, 0, out=exponent)
 
 
 @dataclass(frozen=True)

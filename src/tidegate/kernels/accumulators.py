@@ -25,7 +25,7 @@ TIME = "__tidegate_time"
 #: Beside results: which of them are null since they do not fit their types, if any.
 OVERFLOW = "__tidegate_overflow"
 
-_ASKING = "__tidegate_asking"
+_ASKING, _ROW = "__tidegate_asking", "__tidegate_row_number"
 
 #: Numbers are added in 64 bits, whatever their type; results are cast to their declared types.
 _WIDE = {"Int8": "Int64", "Int16": "Int64", "Int32": "Int64", "Float32": "Float64"}
@@ -65,9 +65,26 @@ class Accumulators:
 
     def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of rows."""
+        return self._widened(rows).group_by(by).agg(*self._partial_exprs(), *extra)
+
+    def of_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The states of rows, each by itself, in their order."""
+        alone = {name: agg.of_row(pl.col(agg.column or TIME)) for name, agg in self.aggregates}
+        if None in alone.values():
+            # Groups of one row each: that their numbers are in order makes it eight times as fast.
+            number = pl.Series(_ROW, np.arange(len(rows))).set_sorted()
+            return self.partial(rows.with_columns(number), [_ROW]).sort(_ROW).drop(_ROW)
+        states = {
+            f"{name}.{part}": expr
+            for name, state in alone.items()
+            for part, expr in (state or {}).items()
+        }
+        return self._widened(rows).with_columns(**states).select(list(states))
+
+    def _widened(self, rows: pl.DataFrame) -> pl.DataFrame:
         kinds = {c: str(rows.schema[c]) for c in self.columns}
         narrow = [pl.col(c).cast(getattr(pl, _WIDE[k])) for c, k in kinds.items() if k in _WIDE]
-        return rows.with_columns(narrow).group_by(by).agg(*self._partial_exprs(), *extra)
+        return rows.with_columns(narrow)
 
     def merge(self, states: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of states, which are given in the order they arrived."""

@@ -19,6 +19,9 @@ from tidegate.columnar.ranges import Pieces, binary_digits
 from tidegate.columnar.sorting import stable_order
 from tidegate.columnar.timeline import Timeline
 
+#: Frontiers of so many rows are looked at together.
+_AT_ONCE = 1 << 16
+
 #: How many times as long as it must be a frontier may become, to begin where a block does.
 _LONGER = 2
 
@@ -34,12 +37,20 @@ def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: i
     missing = np.maximum(_first_missing(timeline, known)[rows - known], oldest)
     settled, late = np.minimum(missing, own), np.flatnonzero(missing < own)
     heads: list[Pieces] = []
-    if len(late):
-        frontiers = Frontiers.of(timeline, oldest[late], missing[late], own[late])
-        settled[late] = frontiers.begin
-        heads = [replace(piece, asking=late[piece.asking]) for piece in frontiers.heads()]
+    for some in _together(timeline.key[rows[late]]):
+        asking = late[some]
+        frontiers = Frontiers.of(timeline, oldest[asking], missing[asking], own[asking])
+        settled[asking] = frontiers.begin
+        heads += (replace(piece, asking=asking[piece.asking]) for piece in frontiers.heads())
     filled = np.flatnonzero(settled > oldest)
     return [Pieces(None, oldest[filled], settled[filled] - 1, filled), *heads]
+
+
+def _together(key: np.ndarray) -> Iterator[slice]:
+    """Rows, key after key, in parts of about that many; keys stay whole."""
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    parts = begins[np.diff(begins // _AT_ONCE, prepend=-1) > 0].tolist()
+    yield from (slice(begin, end) for begin, end in zip(parts, [*parts[1:], len(key)], strict=False))
 
 
 def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
@@ -56,7 +67,9 @@ def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
 class _Runs:
     """The rows that frontiers cover, key after key: a run of them for each key."""
 
-    #: Where in the timeline each row is, and which of the rows is there.
+    #: Where in the timeline the first row is.
+    since: int
+    #: Where in the timeline each row is; and which of them is where, from the first one on.
     position: np.ndarray
     number: np.ndarray
     #: The run of each row, and its place in there.
@@ -66,13 +79,18 @@ class _Runs:
     @classmethod
     def of(cls, timeline: Timeline, low: np.ndarray, high: np.ndarray) -> _Runs:
         """Of the rows in any of these ranges of the timeline, both ends included."""
-        covered = _covered(low, high, len(timeline.order))
-        position = np.flatnonzero(covered)
+        since, until = int(low.min()), int(high.max()) + 1
+        covered = _covered(low - since, high - since, until - since)
+        position = since + np.flatnonzero(covered)
         key = timeline.key[timeline.order[position]]
         begins = np.append(True, key[1:] != key[:-1])
         run = np.cumsum(begins) - 1
         place = np.arange(len(position)) - np.flatnonzero(begins)[run]
-        return cls(position, np.cumsum(covered) - 1, run, place)
+        return cls(since, position, np.cumsum(covered) - 1, run, place)
+
+    def numbers(self, positions: np.ndarray) -> np.ndarray:
+        """Which of the rows are at these positions of the timeline."""
+        return self.number[positions - self.since]
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -107,7 +125,7 @@ class Frontiers:
     ) -> Frontiers:
         earliest = np.maximum(oldest, missing - (_LONGER - 1) * (own - missing))
         runs = _Runs.of(timeline, earliest, own)
-        earliest, missing, own = (runs.number[positions] for positions in (earliest, missing, own))
+        earliest, missing, own = (runs.numbers(positions) for positions in (earliest, missing, own))
         begin = own - runs.place[own] + _begin(*(runs.place[one] for one in (earliest, missing, own)))
         first_of_run = np.flatnonzero(np.diff(runs.run[own], prepend=-1))
         level = binary_digits(np.maximum.reduceat(own - begin, first_of_run)).astype(np.int64)
