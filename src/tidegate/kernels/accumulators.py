@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from tidegate.columnar.pairs import Pairs
 from tidegate.columnar.ranges import (
     Columns,
     Pieces,
@@ -65,7 +66,7 @@ class Accumulators:
 
     def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of rows."""
-        return self._widened(rows).group_by(by).agg(*self._partial_exprs(), *extra)
+        return _grouped(self._widened(rows), by, *self._partial_exprs(), *extra)
 
     def of_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The states of rows, each by itself, in their order."""
@@ -88,7 +89,7 @@ class Accumulators:
 
     def merge(self, states: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of states, which are given in the order they arrived."""
-        return states.group_by(by).agg(*self._merge_exprs(self.aggregates), *extra)
+        return _grouped(states, by, *self._merge_exprs(self.aggregates), *extra)
 
     def finish(self, states: pl.DataFrame, *keep: str | pl.Expr) -> pl.DataFrame:
         """The results, beside the columns to keep."""
@@ -139,6 +140,11 @@ class Accumulators:
 
     def _state(self, name: str) -> Mapping[str, pl.Expr]:
         return {part: pl.col(f"{name}.{part}") for part in self._parts[name]}
+
+
+def _grouped(rows: pl.DataFrame, by: Sequence[str], *aggregates: pl.Expr) -> pl.DataFrame:
+    pairs = Pairs.of(rows, by)
+    return rows.group_by(by).agg(*aggregates) if pairs is None else pairs.group_by(rows, *aggregates)
 
 
 def _numeric(column: pl.Series) -> bool:

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.columnar import ipc
+from tidegate.columnar.sorting import stable_order
 from tidegate.columnar.timeline import Timeline
 from tidegate.kernels.accumulators import TIME, Accumulators
 from tidegate.kernels.contract import KeyedKernel, StepContext
@@ -112,7 +113,8 @@ class SlidingKernel(KeyedKernel):
         triggers = None if rows is None else self.layout.restored(self._triggers(rows))
         if triggers is None or not len(triggers):
             return pl.DataFrame()
-        triggers = triggers.sort(TIME, maintain_order=True)
+        time = triggers[TIME].to_numpy()
+        triggers = triggers[stable_order(time - time.min())]
         # In the order of the timeline neighbours ask for neighbours, which is far faster.
         asking = Timeline(triggers[KEY].to_numpy(), triggers[TIME].to_numpy())
         key, time = asking.key[asking.order], asking.time[asking.order]
