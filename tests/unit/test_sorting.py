@@ -1,5 +1,6 @@
 """Sorting and searching, against doing it by hand."""
 
+import bisect
 import random
 
 import numpy as np
@@ -25,11 +26,14 @@ def test_narrow_numbers_have_room_as_well():
     assert numbers.tolist() == [70_000, 5, 70_000, 0]
 
 
+@pytest.mark.parametrize("sorted_before", [False, True])
+@pytest.mark.parametrize("looked_for", [0, 1, 100, 3000])
 @pytest.mark.parametrize("count", [0, 1, 5, 200])
-def test_numbers_are_found_before_all_that_are_equal(count):
+def test_numbers_are_found_in_any_order(count, looked_for, sorted_before):
     chance = random.Random(count)
     numbers = sorted(chance.choices(range(50), k=count))
-    wanted = chance.choices(range(-5, 60), k=100)
-    by_hand = [sum(number < one for number in numbers) for one in wanted]
-    assert search(np.array(numbers, dtype=np.int64), np.array(wanted)).tolist() == by_hand
-    assert search(np.array(numbers, dtype=np.int64), np.array(wanted[:0])).tolist() == []
+    wanted = chance.choices(range(-5, 60), k=looked_for)
+    wanted = sorted(wanted) if sorted_before else wanted
+    given = np.array(numbers, dtype=np.int64), np.array(wanted, dtype=np.int64)
+    assert search(*given).tolist() == [bisect.bisect_left(numbers, one) for one in wanted]
+    assert search(*given, "right").tolist() == [bisect.bisect_right(numbers, one) for one in wanted]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 #: The bits of a word that is not negative.
 _WORD = 63
+
+#: So few numbers are not sorted before they are looked for.
+_FEW = 1 << 10
 
 
 def stable_order(numbers: np.ndarray) -> np.ndarray:
@@ -18,12 +23,16 @@ def stable_order(numbers: np.ndarray) -> np.ndarray:
     return words & ((1 << places) - 1)
 
 
-def search(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where wanted numbers, in any order, belong among sorted ones: before all that are equal."""
-    # Sorting them first pays: neighbours are then looked for where the processor has just been.
+def search(
+    numbers: np.ndarray, wanted: np.ndarray, side: Literal["left", "right"] = "left"
+) -> np.ndarray:
+    """Where wanted numbers, in any order, belong among sorted ones."""
+    if len(wanted) < _FEW or (wanted[1:] >= wanted[:-1]).all():
+        return np.searchsorted(numbers, wanted, side)
+    # Sorting them first pays: each is then looked for where the processor has just been.
     order = np.argsort(wanted)
     positions = np.empty(len(wanted), dtype=np.int64)
-    positions[order] = np.searchsorted(numbers, wanted[order])
+    positions[order] = np.searchsorted(numbers, wanted[order], side)
     return positions
 
 

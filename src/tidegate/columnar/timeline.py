@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tidegate.columnar.sorting import stable_order
+from tidegate.columnar.sorting import search, stable_order
 
 _WORD = 62
 
@@ -36,11 +36,11 @@ class Timeline:
 
     def first_from(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The first position of a key's rows at that time or after it, or where the next key begins."""
-        return np.searchsorted(self._sorted, self._word(self._known(key), time))
+        return search(self._sorted, self._word(self._known(key), time))
 
     def last_until(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The last position of a key's rows at that time or before it, or of the key before."""
-        return np.searchsorted(self._sorted, self._word(self._known(key), time), side="right") - 1
+        return search(self._sorted, self._word(self._known(key), time), "right") - 1
 
     def _known(self, key: np.ndarray) -> np.ndarray:
         """Keys beyond the rows' own count as one key after the last."""
