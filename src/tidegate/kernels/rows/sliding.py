@@ -16,7 +16,6 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.columnar import ipc
-from tidegate.columnar.sorting import stable_order
 from tidegate.columnar.timeline import Timeline
 from tidegate.kernels.accumulators import TIME, Accumulators
 from tidegate.kernels.contract import KeyedKernel, StepContext
@@ -113,8 +112,7 @@ class SlidingKernel(KeyedKernel):
         triggers = None if rows is None else self.layout.restored(self._triggers(rows))
         if triggers is None or not len(triggers):
             return pl.DataFrame()
-        time = triggers[TIME].to_numpy()
-        triggers = triggers[stable_order(time - time.min())]
+        triggers = triggers[_order_of_time(triggers)]
         # In the order of the timeline neighbours ask for neighbours, which is far faster.
         asking = Timeline(triggers[KEY].to_numpy(), triggers[TIME].to_numpy())
         key, time = asking.key[asking.order], asking.time[asking.order]
@@ -161,3 +159,7 @@ class SlidingKernel(KeyedKernel):
 
     def _results(self, triggers: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
         return pl.concat([triggers, self.accumulators.finish(merged)], how="horizontal")
+
+
+def _order_of_time(rows: pl.DataFrame) -> np.ndarray:
+    return Timeline(np.zeros(len(rows), dtype=np.int64), rows[TIME].to_numpy()).order
