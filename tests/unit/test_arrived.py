@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tidegate.columnar.timeline import Timeline
+from tidegate.kernels.rows import arrival_order
 from tidegate.kernels.rows.arrival_order import arrived_before
 
 
@@ -33,9 +34,11 @@ def rows_of_pieces(pieces, timeline, count):
     return got
 
 
+@pytest.mark.parametrize("at_once", [4, 1 << 16])
 @pytest.mark.parametrize("disorder", [0, 3, 40, 1000])
 @pytest.mark.parametrize("lookback", [0, 5, 60, 10_000])
-def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
+def test_pieces_hold_what_arrived_before_once_each(disorder, lookback, at_once, monkeypatch):
+    monkeypatch.setattr(arrival_order, "_AT_ONCE", at_once)
     for seed in range(25):
         chance = random.Random(seed)
         size = chance.randrange(1, 120)
