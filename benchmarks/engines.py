@@ -14,19 +14,11 @@ from pyspark.sql import functions as F
 
 import tidegate as tg
 from benchmarks.cases import Admission, Case, Distinct, Join, Session, Sliding, Window
-from benchmarks.data import SCHEMA
 from benchmarks.per_key import session_per_key, sliding_per_key, tumbling_per_key
+from benchmarks.plans import TOLERANCE, row_plan, tidegate_window
 from tidegate.api.events import ForwardedEvents, Startable
-from tidegate.plan.inputs import KeyBy
-from tidegate.plan.pass_through import Admit, Dedupe
-from tidegate.plan.sla import declare_sla
-from tidegate.plan.sources import Source
 from tidegate.plan.steps import Fusion
-from tidegate.plan.time import micros
 from tidegate.spark import lower
-
-#: In seconds; more than the disorder of the data, so that no row is late.
-TOLERANCE = 5
 
 
 def results(case: Case, *streams: DataFrame) -> DataFrame:
@@ -102,16 +94,6 @@ def _windowed(events: DataFrame, window: Any) -> Any:
     return timed.key_by("user").window(tidegate_window(window))
 
 
-def tidegate_window(window: Any) -> Any:
-    if isinstance(window, Session):
-        return tg.session(f"{window.gap} s")
-    if isinstance(window, Sliding):
-        ahead = window.lookahead
-        return tg.sliding(f"{window.lookback} s", None if ahead is None else f"{ahead} s")
-    size, slide = window.size, window.slide
-    return tg.tumbling(f"{size} s") if size == slide else tg.hopping(f"{size} s", f"{slide} s")
-
-
 def _per_key(case: Case, events: DataFrame) -> DataFrame:
     timed = _timed(events)
     if isinstance(case.window, Session):
@@ -152,19 +134,6 @@ def _spark_rows(distinct: Distinct | Admission, events: DataFrame) -> DataFrame:
     assert isinstance(distinct, Distinct), "Spark has no admission of its own"
     timed = events.withWatermark("ts", f"{distinct.delay} seconds")
     return timed.dropDuplicatesWithinWatermark(["user"])
-
-
-def row_plan(case: Case) -> Dedupe | Admit:
-    """The plan of a case whose results are rows that are left."""
-    if isinstance(case.window, Distinct):
-        delay = micros(f"{case.window.delay} s", "delay")
-        return Dedupe(KeyBy(Source(SCHEMA, "ts", delay, packs=True), ("user",)), within=delay)
-    assert isinstance(case.window, Admission)
-    source = Source(SCHEMA, "ts", micros(f"{TOLERANCE} s", "tolerance"), packs=True)
-    limits = declare_sla(
-        max_rate=case.window.max_rate, capacity=case.window.capacity, max_lag="5 s", arrival="ts"
-    )
-    return Admit(KeyBy(source, ("user",)), limits)
 
 
 def rows_of(batch: dict[str, Any]) -> int:

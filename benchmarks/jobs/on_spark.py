@@ -23,7 +23,7 @@ def main(engine: str, workload: str, events: str, results: str) -> None:
 def _tidegate(spark: Any, window: Any, events: str, results: str, checkpoint: str) -> None:
     import tidegate as tg
     from benchmarks.data import SCHEMA
-    from benchmarks.engines import tidegate_window
+    from benchmarks.plans import tidegate_window
 
     rows = tg.read_folder(spark, events, schema=SCHEMA, format="parquet", max_rows=EVENTS.rows)
     timed = tg.events(rows, time="ts", tolerance=f"{TOLERANCE} s").key_by("user")

@@ -16,6 +16,7 @@ from tests.support.plans import ROWS, TIMESTAMP, hopping, plan_of, session, slid
 from tidegate.dataflow.watermarks import WatermarkGenerator
 from tidegate.errors import EmissionRefused, NotMergeable, PlanError, TypeMismatch
 from tidegate.kernels import aggregates as a
+from tidegate.kernels.accumulators import TIME, Accumulators
 from tidegate.plan.aggregates import Aggregate
 from tidegate.plan.policies import Retracting
 from tidegate.plan.windows import AllTime
@@ -37,6 +38,45 @@ def answer(kind, values, aggregate):
     rows = [{"ts": instant_of(i % 7), "v": value} for i, value in enumerate(values)]
     [result] = final_rows(values_plan(kind, aggregate), rows, batches=3)
     return result["x"]
+
+
+ROW_VALUES = {
+    pa.float64(): [1.5, None, -0.0, 0.0, math.nan, math.inf, -math.inf, 1e308],
+    pa.float32(): [1.5, None, -0.0, math.nan],
+    pa.int64(): [0, None, -1, 2**63 - 1, -(2**63), 1 << 32],
+    pa.int8(): [-128, None, 127],
+    pa.decimal128(10, 2): [Decimal("1.25"), None, Decimal("-99999999.99")],
+    pa.decimal128(38, 0): [Decimal(10) ** 37, None, Decimal(-1)],
+}
+
+
+@pytest.mark.parametrize("kind", ROW_VALUES, ids=str)
+@pytest.mark.parametrize("made", [a.Count, a.Sum, a.Mean, a.Min, a.Max], ids=lambda made: made.__name__)
+def test_the_state_of_a_row_is_that_of_a_group_of_one(made, kind):
+    aggregate = made("v").for_type(kind)
+    values = pl.from_arrow(pa.table({"v": pa.array(ROW_VALUES[kind], kind)}))
+    rows = values.with_columns(pl.lit(7, dtype=pl.Int64).alias(TIME)).with_row_index("row")
+    states = Accumulators([("x", aggregate), ("n", a.Count())])
+    alone = states.of_rows(rows)
+    assert aggregate.of_row(pl.col("v")) is not None
+    grouped = states.partial(rows, ["row"]).sort("row").drop("row")
+    assert alone.schema == grouped.schema
+    assert list(map(repr, alone.rows())) == list(map(repr, grouped.rows()))  # -0.0 is not 0.0
+
+
+def test_the_state_of_a_row_that_only_groups_have():
+    rows = pl.DataFrame({"v": [3.0, None], TIME: [7, 8]})
+    states = Accumulators([("x", a.Last("v")), ("n", a.Count())]).of_rows(rows)
+    assert states.to_dict(as_series=False) == {
+        "x.value": [3.0, None],
+        "x.time": [7, None],
+        "n.n": [1, 1],
+    }
+
+
+def test_counting_alone_has_a_state_for_each_row():
+    rows = pl.DataFrame({TIME: [7, 8, 9]})
+    assert Accumulators([("n", a.Count())]).of_rows(rows)["n.n"].to_list() == [1, 1, 1]
 
 
 # -- numbers --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tidegate.columnar.timeline import Timeline
+from tidegate.kernels.rows import arrival_order
 from tidegate.kernels.rows.arrival_order import arrived_before
 
 
@@ -18,17 +19,26 @@ def rows_by_hand(key, time, row, lookback):
     )
 
 
-def rows_of_pieces(pieces, count):
-    got = [[] for _ in range(count)]
+def rows_of(pieces, timeline):
+    """For each range of each piece who asks for it, and its rows."""
     for piece in pieces:
+        order = timeline.order if piece.rows is None else timeline.order[piece.rows]
         for low, high, asking in zip(piece.low, piece.high, piece.asking, strict=True):
-            got[asking] += piece.rows[low : high + 1].tolist()
+            yield asking, order[low : high + 1]
+
+
+def rows_of_pieces(pieces, timeline, count):
+    got = [[] for _ in range(count)]
+    for asking, rows in rows_of(pieces, timeline):
+        got[asking] += rows.tolist()
     return got
 
 
+@pytest.mark.parametrize("at_once", [4, 1 << 16])
 @pytest.mark.parametrize("disorder", [0, 3, 40, 1000])
 @pytest.mark.parametrize("lookback", [0, 5, 60, 10_000])
-def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
+def test_pieces_hold_what_arrived_before_once_each(disorder, lookback, at_once, monkeypatch):
+    monkeypatch.setattr(arrival_order, "_AT_ONCE", at_once)
     for seed in range(25):
         chance = random.Random(seed)
         size = chance.randrange(1, 120)
@@ -42,7 +52,7 @@ def test_pieces_hold_what_arrived_before_once_each(disorder, lookback):
         )
         rows = timeline.order[np.sort(timeline.position[asking])]
         pieces = arrived_before(timeline, known, rows, lookback)
-        for row, got in zip(rows.tolist(), rows_of_pieces(pieces, len(rows)), strict=True):
+        for row, got in zip(rows.tolist(), rows_of_pieces(pieces, timeline, len(rows)), strict=True):
             assert sorted(got) == sorted(rows_by_hand(key, time, row, lookback))
 
 
@@ -54,8 +64,6 @@ def test_pieces_come_in_the_order_of_time(lookback):
     timeline = Timeline(np.zeros(300, dtype=np.int64), time)
     pieces = arrived_before(timeline, 100, timeline.order[timeline.order >= 100], lookback)
     latest = np.full(200, -1000)
-    for piece in pieces:
-        for low, high, asking in zip(piece.low, piece.high, piece.asking, strict=True):
-            times = time[piece.rows[low : high + 1]]
-            assert latest[asking] <= times.min()
-            latest[asking] = times.max()
+    for asking, rows in rows_of(pieces, timeline):
+        assert latest[asking] <= time[rows].min()
+        latest[asking] = time[rows].max()

@@ -30,9 +30,9 @@ from benchmarks.cases import (
     Window,
     catalogue,
 )
-from benchmarks.engines import row_plan
 from benchmarks.kernel import OneThread
 from benchmarks.per_key import LookaheadPerKey, LookbackPerKey
+from benchmarks.plans import row_plan
 from benchmarks.run import PARTS, measure
 from tidegate.kernels.invalid_rows import INVALID_ROW
 
@@ -318,7 +318,7 @@ def test_a_kernel_alone_lets_each_message_pass_once_and_forgets_it():
     for index in range(30):
         rows = dataclasses.replace(RESENT, events=30_000).batch(index)
         rows = rows.append_column(INVALID_ROW, pa.nulls(rows.num_rows, pa.string()))
-        passed += sum(table.num_rows for table in host.batch(rows))
+        passed += sum(table.num_rows for table in host.batch([rows]))
         stored.append(host.stored)
     assert passed == 30 * RESENT.messages
     assert max(stored[15:]) < 1.2 * max(stored[:15])

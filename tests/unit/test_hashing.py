@@ -220,3 +220,15 @@ def test_both_halves_of_digests_spread():
             for shift in (0, 20, 56):
                 counts = np.bincount([number >> shift & 63 for number in half])
                 assert counts.min() > 0.85 * 100_000 / 64
+
+
+def test_many_rows_hash_as_each_by_itself():
+    """They are hashed some at a time, and one is the last or the first of those."""
+    names = [None if row % 1000 == 7 else f"{row:x}" * (row % 3) for row in range(70_000)]
+    table = pa.table({"name": pa.array(names), "number": pa.array(range(70_000))})
+    edges = [0, 7, 32_767, 32_768, 32_769, 65_535, 65_536, 69_999]
+    together = [hash_columns(table), keyed_hash(table, b"s"), *digest_columns(table, b"s")]
+    for row in edges:
+        alone = table.slice(row, 1)
+        each = [hash_columns(alone), keyed_hash(alone, b"s"), *digest_columns(alone, b"s")]
+        assert [hashed[row] for hashed in together] == [hashed[0] for hashed in each]

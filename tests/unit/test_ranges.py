@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tidegate.columnar.ranges import merge_columns, merge_tree
+from tidegate.columnar import ranges
+from tidegate.columnar.ranges import Pieces, binary_digits, count_pieces, merge_columns, merge_tree
 
 BY_HAND = {"sum": sum, "min": min, "max": max}
 
@@ -40,6 +41,26 @@ def test_columns_merge_as_each_range_by_itself(how, per_window, kind):
         expected = [BY_HAND[how](values[a : b + 1].tolist()) for a, b in zip(low, high, strict=True)]
         assert merged.tolist() == expected
         assert merged.dtype == kind
+
+
+@pytest.mark.parametrize("near", [0, 1, 1000])
+@pytest.mark.parametrize("at_once", [1, 7, 10_000])
+def test_ranges_merge_alike_however_many_at_a_time(at_once, near, monkeypatch):
+    """And whether all blocks up to the last one are taken, or those that are asked for."""
+    monkeypatch.setattr(ranges, "_AT_ONCE", at_once)
+    monkeypatch.setattr(ranges, "_NEAR", near)
+    chance = random.Random(at_once)
+    values = np.array(chance.choices(range(-50, 50), k=77))
+    low = np.array([chance.randrange(77) for _ in range(40)])
+    high = np.array([chance.randrange(a, 77) for a in low])
+    merged = merge_columns({"v": values}, {"v": "sum"}, low, high)["v"]
+    assert merged.tolist() == [sum(values[a : b + 1]) for a, b in zip(low, high, strict=True)]
+
+
+def test_pieces_are_counted_with_the_row_of_each_result():
+    one = Pieces(None, np.array([3, 5]), np.array([4, 5]), np.array([0, 2]))
+    other = Pieces(np.arange(8), np.array([0]), np.array([3]), np.array([2]), 2)
+    assert count_pieces(4, [one, other]).tolist() == [3, 1, 6, 1]
 
 
 @pytest.mark.parametrize("how", BY_HAND)
@@ -96,3 +117,8 @@ def test_no_ranges_merge_to_nothing():
     assert merge_tree(pl.DataFrame({"items": [[1]]}), concatenate, none, none).rows() == []
     got = merge_columns({"v": np.ones(3)}, {"v": "sum"}, none, none)
     assert got["v"].tolist() == []
+
+
+def test_binary_digits_are_those_of_python():
+    numbers = [0, 1, 2, 3, 4, 7, 8, 1 << 20, (1 << 20) - 1, 1 << 52, (1 << 53) - 1]
+    assert binary_digits(np.array(numbers)).tolist() == [number.bit_length() for number in numbers]

@@ -1,10 +1,16 @@
 """The arithmetic of slices, for all sizes and slides up to 40, against counting by hand."""
 
+import random
+
 import numpy as np
+import polars as pl
 import pytest
 
 from tests.support.plans import hopping
-from tidegate.kernels.windows.slices import Slicing
+from tidegate.kernels.accumulators import Accumulators
+from tidegate.kernels.windows import slices
+from tidegate.kernels.windows.slices import SLICE, Slices, Slicing
+from tidegate.state.pages import KEY
 
 LONGEST = 40
 OFFSETS = (0, 3, -17)
@@ -85,3 +91,38 @@ def test_times_far_from_the_epoch():
         assert inside
         assert slicing.start(last) <= time < slicing.start(last + 1)
         assert slicing.end(first - 1) <= time < slicing.end(first)
+
+
+SPECIFICATIONS = [(10, 10), (12, 3), (7, 3), (3, 7), (40, 1)]
+
+
+@pytest.mark.parametrize("at_once", [1, 6, 1 << 17])
+@pytest.mark.parametrize(("size", "slide"), SPECIFICATIONS, ids=str)
+def test_windows_with_data_are_listed_with_their_slices(size, slide, at_once, monkeypatch):
+    """Once each, between the first and the last one asked for, however many at a time."""
+    monkeypatch.setattr(slices, "_AT_ONCE", at_once)
+    slicing, chance = Slicing(hopping(size, slide)), random.Random(size)
+    for _ in range(30):
+        times = np.array([chance.randrange(-60, 90) for _ in range(chance.randrange(1, 25))])
+        number, inside = slicing.slice_of(times)
+        number = number[inside]
+        key = np.array([chance.randrange(3) for _ in number], dtype=np.int32)
+        if not len(number):
+            continue
+        rows = pl.DataFrame({KEY: key, SLICE: number})
+        found = Slices.of(rows, slicing, Accumulators(()))
+        first, last = sorted(chance.randrange(-60, 90) for _ in range(2))
+        in_order = sorted(zip(key.tolist(), number.tolist(), strict=True))
+        expected = {}
+        for place, (own, slice_) in enumerate(in_order):
+            begin, end = max(slicing.first_window(slice_), first), min(slicing.last_window(slice_), last)
+            for window in range(begin, end + 1):
+                low, _ = expected.get((own, window), (place, place))
+                expected[own, window] = (low, place)
+        listed = {}
+        for part in found.windows_between(first, last):
+            columns = (part.key, part.number, part.low, part.high)
+            for own, window, low, high in zip(*(column.tolist() for column in columns), strict=True):
+                assert (own, window) not in listed
+                listed[own, window] = (low, high)
+        assert listed == expected

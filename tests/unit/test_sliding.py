@@ -28,7 +28,7 @@ from tidegate.columnar import ipc
 from tidegate.dataflow import compile
 from tidegate.errors import DurationError, EmissionRefused, PlanError, TypeMismatch
 from tidegate.kernels import aggregates as a
-from tidegate.kernels.accumulators import Accumulators
+from tidegate.kernels.accumulators import StatesInOrder
 from tidegate.plan.channels import COUNTERS, LATE_AT_WATERMARK, LATE_COLUMNS
 from tidegate.plan.inputs import KeyBy
 from tidegate.plan.policies import OnWindowClose, Reassign, Retracting, SideOutput
@@ -453,13 +453,13 @@ def test_many_rows_of_one_key_in_any_order(lookahead, monkeypatch):
     random.Random(7).shuffle(times)
     window = sliding(2_000, lookahead)
     plan = plan_of(window, (*ROWS, ("last", a.Last("items"))))
-    merge, merged = Accumulators.merge_pieces, []
+    merge, merged = StatesInOrder.pieces, []
 
-    def counted_merge(self, rows, own, pieces):
+    def counted_merge(self, own, pieces):
         merged.extend(len(piece.asking) for piece in pieces)
-        return merge(self, rows, own, pieces)
+        return merge(self, own, pieces)
 
-    monkeypatch.setattr(Accumulators, "merge_pieces", counted_merge)
+    monkeypatch.setattr(StatesInOrder, "pieces", counted_merge)
     results = final_rows(plan, [at(moment, moment) for moment in times])
     assert {micros_of(row["ts"]): row["n"] for row in results} == counted(times, window)
     reach = lookahead or 0

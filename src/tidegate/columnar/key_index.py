@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.columnar.hashing import flat_table, hash_columns, keyed_hash
+from tidegate.columnar.sorting import search
 
 #: The key column of windows without a key.
 GLOBAL = "__tidegate_global"
@@ -76,7 +77,7 @@ class KeyIndex:
         """The codes of known keys that are the first of their hash, as most are; and the other rows."""
         if not len(self):
             return np.empty(len(hashes), dtype=np.int32), np.arange(len(hashes))
-        position = np.minimum(np.searchsorted(self._hashes, hashes), len(self) - 1)
+        position = np.minimum(search(self._hashes, hashes), len(self) - 1)
         codes = self._codes[position]
         same = self._hashes[position] == hashes
         known = self.table.take(pa.array(codes))

@@ -17,6 +17,12 @@ _UFUNC: dict[Combine, Any] = {"sum": np.add, "min": np.fmin, "max": np.maximum}
 #: Blocks up to this size are accumulated column by column, longer ones row by row.
 _SHORT = 16
 
+#: So many ranges are merged at a time: what is made on the way then stays in the processor's cache.
+_AT_ONCE = 1 << 17
+
+#: Rows that are asked about lie near each other if the blocks in between have so many rows for each.
+_NEAR = 4
+
 _RANGE, _RANK, _NODE = "__tidegate_range", "__tidegate_rank", "__tidegate_node"
 
 
@@ -27,10 +33,11 @@ Columns = dict[str, np.ndarray]
 class Pieces:
     """Ranges `low … high` (both included) of `rows`, each for the result `asking`; none is empty.
 
-    With a `level`, ranges are heads: each begins where a block of 2^level rows does, and ends in it.
+    Without `rows` they are ranges of all rows. With a `level`, ranges are heads: each begins where a
+    block of 2^level rows does, and ends in it.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray | None
     low: np.ndarray
     high: np.ndarray
     asking: np.ndarray
@@ -48,13 +55,23 @@ def merge_columns(
     a range ever touches its value, so a NaN or a huge number stays where it belongs.
     """
     merged = {name: values[low] for name, values in columns.items()}
+    for begin in range(0, len(low), _AT_ONCE):
+        some = slice(begin, begin + _AT_ONCE)
+        part = {name: values[some] for name, values in merged.items()}
+        _merge_some(columns, how, low[some], high[some], part)
+    return merged
+
+
+def _merge_some(
+    columns: Columns, how: Mapping[str, Combine], low: np.ndarray, high: np.ndarray, merged: Columns
+) -> None:
+    """Merge the ranges of more than one row."""
     for level, asking in _by_level(low, high):
         tails, heads = (_Blocks.of(ends[asking], level) for ends in (low, high))
         for name, values in columns.items():
             ufunc = _UFUNC[how[name]]
             tail, head = tails.from_rows(values, ufunc), heads.up_to_rows(values, ufunc)
             merged[name][asking] = ufunc(tail, head)
-    return merged
 
 
 def _by_level(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -70,7 +87,8 @@ def _by_level(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[int, np.ndarr
 
 def binary_digits(numbers: np.ndarray) -> np.ndarray:
     """How many binary digits each number has."""
-    return np.frexp(numbers.astype(np.float64))[1]
+    exponent = numbers.astype(np.float64).view(np.int64) >> 52
+    return np.maximum(exponent - 1022, 0, out=exponent)
 
 
 @dataclass(frozen=True)
@@ -78,31 +96,36 @@ class _Blocks:
     """The blocks of 2^level rows that certain rows lie in, closed up; and where they lie there."""
 
     level: int
-    numbers: np.ndarray
+    numbers: slice | np.ndarray
     positions: np.ndarray
 
     @classmethod
     def of(cls, rows: np.ndarray, level: int) -> _Blocks:
         block = rows >> level
-        asked = np.zeros(int(block.max()) + 1, dtype=bool)
+        first, last = int(block.min()), int(block.max())
+        if last - first << level <= _NEAR * len(rows):
+            return cls(level, slice(first, last + 1), rows - (first << level))
+        asked = np.zeros(last + 1, dtype=bool)
         asked[block] = True
         number = np.cumsum(asked) - 1
         return cls(level, np.flatnonzero(asked), (number[block] << level) | (rows & ((1 << level) - 1)))
 
     def cut(self, values: np.ndarray) -> np.ndarray:
         """The blocks, one below the other; what fills up the last one lies behind all rows."""
-        full = len(values) >> self.level << self.level
-        blocks = values[:full].reshape(-1, 1 << self.level)
-        if self.numbers[-1] < len(blocks):
-            return blocks[self.numbers]
-        last = np.resize(values[full:], (1, 1 << self.level))
-        return np.concatenate([blocks[self.numbers[:-1]], last])
+        size = 1 << self.level
+        whole = len(values) >> self.level
+        blocks = values[: whole << self.level].reshape(-1, size)
+        numbers = self.numbers
+        last = numbers.stop - 1 if isinstance(numbers, slice) else numbers[-1]
+        if last < whole:
+            return np.array(blocks[numbers])
+        rest = np.resize(values[whole << self.level :], (1, size))
+        others = slice(numbers.start, last) if isinstance(numbers, slice) else numbers[:-1]
+        return np.concatenate([blocks[others], rest])
 
     def up_to_rows(self, values: np.ndarray, ufunc: Any) -> np.ndarray:
         """Each row's block merged up to it."""
-        return self.heads(self.cut(values), ufunc)
-
-    def heads(self, blocks: np.ndarray, ufunc: Any) -> np.ndarray:
+        blocks = self.cut(values)
         _accumulate(blocks, ufunc)
         return blocks.ravel()[self.positions]
 
@@ -111,6 +134,13 @@ class _Blocks:
         blocks = self.cut(values)
         _accumulate(blocks[:, ::-1], ufunc)
         return blocks.ravel()[self.positions]
+
+
+def accumulated(blocks: np.ndarray, ufunc: Any) -> np.ndarray:
+    """Running results inside each block."""
+    running = blocks.copy()
+    _accumulate(running, ufunc)
+    return running
 
 
 def _accumulate(blocks: np.ndarray, ufunc: Any) -> None:
@@ -145,20 +175,29 @@ def fold_pieces(
     """Merge the row that each result has of its own with the pieces it asks for."""
     folded = {name: values[own] for name, values in columns.items()}
     for piece in pieces:
-        if piece.level is None:
-            rows = {name: values[piece.rows] for name, values in columns.items()}
-            merged = merge_columns(rows, how, piece.low, piece.high)
-        else:
-            merged = _merge_heads(columns, how, piece, piece.level)
-        for name, values in merged.items():
+        for name, values in _merge_piece(columns, how, piece).items():
             folded[name][piece.asking] = _UFUNC[how[name]](folded[name][piece.asking], values)
     return folded
 
 
-def _merge_heads(columns: Columns, how: Mapping[str, Combine], piece: Pieces, level: int) -> Columns:
-    blocks = _Blocks.of(piece.high, level)
-    rows = blocks.cut(piece.rows)
-    return {name: blocks.heads(values[rows], _UFUNC[how[name]]) for name, values in columns.items()}
+def count_pieces(results: int, pieces: Sequence[Pieces]) -> np.ndarray:
+    """How many rows each result is merged from, its own among them."""
+    count = np.ones(results, dtype=np.int64)
+    for piece in pieces:
+        count[piece.asking] += piece.high - piece.low + 1
+    return count
+
+
+def _merge_piece(columns: Columns, how: Mapping[str, Combine], piece: Pieces) -> Columns:
+    if piece.rows is None:
+        return merge_columns(columns, how, piece.low, piece.high)
+    merged = {}
+    for name, values in columns.items():
+        assert piece.level is not None
+        blocks = values[piece.rows].reshape(-1, 1 << piece.level)
+        _accumulate(blocks, _UFUNC[how[name]])
+        merged[name] = blocks.ravel()[piece.high]
+    return merged
 
 
 def merge_tree(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import polars as pl
+
+from tidegate.columnar.sorting import search, stable_order
 
 _WORD = 62
 
@@ -24,9 +25,7 @@ class Timeline:
     @cached_property
     def order(self) -> np.ndarray:
         """The rows in the order of key, time and arrival."""
-        # Polars sorts stably in half the time that NumPy takes.
-        numbered = pl.DataFrame({"word": self.word, "row": np.arange(len(self.word))})
-        return numbered.sort("word", maintain_order=True)["row"].to_numpy()
+        return stable_order(self.word)
 
     @cached_property
     def position(self) -> np.ndarray:
@@ -37,11 +36,11 @@ class Timeline:
 
     def first_from(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The first position of a key's rows at that time or after it, or where the next key begins."""
-        return np.searchsorted(self._sorted, self._word(self._known(key), time))
+        return search(self._sorted, self._word(self._known(key), time))
 
     def last_until(self, key: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The last position of a key's rows at that time or before it, or of the key before."""
-        return np.searchsorted(self._sorted, self._word(self._known(key), time), side="right") - 1
+        return search(self._sorted, self._word(self._known(key), time), "right") - 1
 
     def _known(self, key: np.ndarray) -> np.ndarray:
         """Keys beyond the rows' own count as one key after the last."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from tidegate.columnar.ranges import Columns, Pieces, fold_pieces, merge_columns, merge_tree
+from tidegate.columnar.pairs import Pairs
+from tidegate.columnar.ranges import (
+    Columns,
+    Pieces,
+    count_pieces,
+    fold_pieces,
+    merge_columns,
+    merge_tree,
+)
 from tidegate.plan.aggregates import Aggregate, Combine
 
 #: The event time of a packed row, as an integer.
@@ -17,7 +26,7 @@ TIME = "__tidegate_time"
 #: Beside results: which of them are null since they do not fit their types, if any.
 OVERFLOW = "__tidegate_overflow"
 
-_ASKING = "__tidegate_asking"
+_ASKING, _ROW = "__tidegate_asking", "__tidegate_row_number"
 
 #: Numbers are added in 64 bits, whatever their type; results are cast to their declared types.
 _WIDE = {"Int8": "Int64", "Int16": "Int64", "Int32": "Int64", "Float32": "Float64"}
@@ -57,13 +66,30 @@ class Accumulators:
 
     def partial(self, rows: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of rows."""
+        return _grouped(self._widened(rows), by, *self._partial_exprs(), *extra)
+
+    def of_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The states of rows, each by itself, in their order."""
+        alone = {name: agg.of_row(pl.col(agg.column or TIME)) for name, agg in self.aggregates}
+        if None in alone.values():
+            # Groups of one row each: that their numbers are in order makes it eight times as fast.
+            number = pl.Series(_ROW, np.arange(len(rows))).set_sorted()
+            return self.partial(rows.with_columns(number), [_ROW]).sort(_ROW).drop(_ROW)
+        states = {
+            f"{name}.{part}": expr
+            for name, state in alone.items()
+            for part, expr in (state or {}).items()
+        }
+        return self._widened(rows).with_columns(**states).select(list(states))
+
+    def _widened(self, rows: pl.DataFrame) -> pl.DataFrame:
         kinds = {c: str(rows.schema[c]) for c in self.columns}
         narrow = [pl.col(c).cast(getattr(pl, _WIDE[k])) for c, k in kinds.items() if k in _WIDE]
-        return rows.with_columns(narrow).group_by(by).agg(*self._partial_exprs(), *extra)
+        return rows.with_columns(narrow)
 
     def merge(self, states: pl.DataFrame, by: Sequence[str], *extra: pl.Expr) -> pl.DataFrame:
         """The states of groups of states, which are given in the order they arrived."""
-        return states.group_by(by).agg(*self._merge_exprs(self.aggregates), *extra)
+        return _grouped(states, by, *self._merge_exprs(self.aggregates), *extra)
 
     def finish(self, states: pl.DataFrame, *keep: str | pl.Expr) -> pl.DataFrame:
         """The results, beside the columns to keep."""
@@ -74,48 +100,19 @@ class Accumulators:
             results.append(pl.when(some).then(told).alias(OVERFLOW))
         return states.select(*keep, *results)
 
-    def merge_ranges(self, rows: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
-        """The states of overlapping ranges of rows (both ends included)."""
-        fast = self._columnwise(rows)
-        merged = _merge_once(rows, fast, lambda columns: merge_columns(columns, fast, low, high))
-        tree = self._merge_slow(rows, fast, low, high)
-        return merged if tree is None else pl.concat([merged, tree], how="horizontal")
-
-    def merge_pieces(
-        self, rows: pl.DataFrame, own: np.ndarray, pieces: Sequence[Pieces]
-    ) -> pl.DataFrame:
-        """The states of pieces of rows, given in the order of time, and of one row behind them."""
-        fast = self._columnwise(rows)
-        merged = _merge_once(rows, fast, lambda columns: fold_pieces(columns, fast, own, pieces))
-        if not self._slow(fast):
-            return merged
-        each = np.arange(len(own))
-        last = Pieces(own, each, each, each)
-        together = pl.concat(self._slow_piece(rows, fast, piece) for piece in (*pieces, last))
-        slow = together.group_by(_ASKING).agg(self._merge_exprs(self._slow(fast)))
-        return pl.concat([merged, slow.sort(_ASKING).drop(_ASKING)], how="horizontal")
-
-    def _slow_piece(
-        self, rows: pl.DataFrame, fast: Mapping[str, Combine], piece: Pieces
-    ) -> pl.DataFrame:
-        merged = self._merge_slow(rows[piece.rows], fast, piece.low, piece.high)
-        assert merged is not None
-        return merged.with_columns(pl.Series(_ASKING, piece.asking))
-
-    def _merge_slow(
-        self, rows: pl.DataFrame, fast: Mapping[str, Combine], low: np.ndarray, high: np.ndarray
-    ) -> pl.DataFrame | None:
-        """The states of ranges, of the aggregates that merge only as a whole."""
-        slow = self._slow(fast)
-        if not slow:
-            return None
-        states = rows.select(f"{name}.{part}" for name, _ in slow for part in self._parts[name])
-        return merge_tree(
-            states,
-            lambda nodes, group: nodes.group_by(group).agg(self._merge_exprs(slow)),
-            low,
-            high,
-        )
+    def in_order(self, states: pl.DataFrame, order: np.ndarray) -> StatesInOrder:
+        """States in an order, to merge ranges of them."""
+        how: dict[str, Combine] = {}
+        slow: list[tuple[str, Aggregate]] = []
+        for name, agg in self.aggregates:
+            parts = {f"{name}.{part}": part_how for part, part_how in agg.columnwise.items()}
+            if parts and all(_numeric(states[column]) for column in parts):
+                how |= parts
+            else:
+                slow.append((name, agg))
+        named = [f"{name}.{part}" for name, _ in slow for part in self._parts[name]]
+        rest = states.select(named)[order] if slow else None
+        return StatesInOrder(*_distinct(states, how, order), rest, self._merge_exprs(slow))
 
     @cached_property
     def _overflows(self) -> list[pl.Expr]:
@@ -126,20 +123,6 @@ class Accumulators:
             for name, agg, overflow in found
             if overflow is not None
         ]
-
-    def _slow(self, fast: Mapping[str, Combine]) -> list[tuple[str, Aggregate]]:
-        return [
-            (name, agg) for name, agg in self.aggregates if f"{name}.{self._parts[name][0]}" not in fast
-        ]
-
-    def _columnwise(self, rows: pl.DataFrame) -> dict[str, Combine]:
-        """The columns that merge by themselves and that NumPy can hold as they are."""
-        fast: dict[str, Combine] = {}
-        for name, agg in self.aggregates:
-            parts = {f"{name}.{part}": how for part, how in agg.columnwise.items()}
-            if parts and all(_numeric(rows[column]) for column in parts):
-                fast |= parts
-        return fast
 
     def _partial_exprs(self) -> list[pl.Expr]:
         return [
@@ -159,23 +142,80 @@ class Accumulators:
         return {part: pl.col(f"{name}.{part}") for part in self._parts[name]}
 
 
+def _grouped(rows: pl.DataFrame, by: Sequence[str], *aggregates: pl.Expr) -> pl.DataFrame:
+    pairs = Pairs.of(rows, by)
+    return rows.group_by(by).agg(*aggregates) if pairs is None else pairs.group_by(rows, *aggregates)
+
+
 def _numeric(column: pl.Series) -> bool:
     return column.dtype in (pl.Int64, pl.Int32, pl.Float64, pl.Float32) and not column.null_count()
 
 
-def _merge_once(
-    rows: pl.DataFrame, how: Mapping[str, Combine], merge: Callable[[Columns], Columns]
-) -> pl.DataFrame:
-    """Columns merged; columns with the same numbers, as counts often have, are merged once."""
+@dataclass(frozen=True)
+class StatesInOrder:
+    """States of rows in an order. Columns that merge by themselves are arrays, the others a frame."""
+
+    columns: Columns
+    how: Mapping[str, Combine]
+    #: By which of the columns each one is answered: those with the same numbers are merged once.
+    #: None: it counts rows, so nothing needs to be merged.
+    sources: Mapping[str, str | None]
+    slow: pl.DataFrame | None
+    merge_slow: list[pl.Expr]
+
+    def ranges(self, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
+        """The states of overlapping ranges (both ends included)."""
+        merged = self._frame(merge_columns(self.columns, self.how, low, high), high - low + 1)
+        if self.slow is None:
+            return merged
+        return pl.concat([merged, self._tree(self.slow, low, high)], how="horizontal")
+
+    def pieces(self, own: np.ndarray, pieces: Sequence[Pieces]) -> pl.DataFrame:
+        """The states of pieces, given in the order of time, and of one row behind them."""
+        count = count_pieces(len(own), pieces) if None in self.sources.values() else own
+        merged = self._frame(fold_pieces(self.columns, self.how, own, pieces), count)
+        if self.slow is None:
+            return merged
+        last = Pieces(None, own, own, np.arange(len(own)))
+        together = pl.concat(self._slow_piece(self.slow, piece) for piece in (*pieces, last))
+        slow = together.group_by(_ASKING).agg(self.merge_slow).sort(_ASKING).drop(_ASKING)
+        return pl.concat([merged, slow], how="horizontal")
+
+    def _frame(self, merged: Columns, count: np.ndarray) -> pl.DataFrame:
+        sources = self.sources.items()
+        return pl.DataFrame({name: count if one is None else merged[one] for name, one in sources})
+
+    def _slow_piece(self, states: pl.DataFrame, piece: Pieces) -> pl.DataFrame:
+        given = states if piece.rows is None else states[piece.rows]
+        asking = pl.Series(_ASKING, piece.asking)
+        return self._tree(given, piece.low, piece.high).with_columns(asking)
+
+    def _tree(self, states: pl.DataFrame, low: np.ndarray, high: np.ndarray) -> pl.DataFrame:
+        return merge_tree(
+            states, lambda nodes, group: nodes.group_by(group).agg(self.merge_slow), low, high
+        )
+
+
+def _distinct(
+    states: pl.DataFrame, how: Mapping[str, Combine], order: np.ndarray
+) -> tuple[Columns, Mapping[str, Combine], dict[str, str | None]]:
+    """Columns that differ, in an order, and which of them answers for each."""
     columns: Columns = {}
-    sources = {}
-    for name, values in ((name, rows[name].to_numpy()) for name in how):
+    sources: dict[str, str | None] = {}
+    for name, values in ((name, states[name].to_numpy()) for name in how):
+        if how[name] == "sum" and _all_ones(values):
+            sources[name] = None
+            continue
         alike = (other for other in columns if how[other] == how[name])
-        sources[name] = next((other for other in alike if _same(columns[other], values)), name)
-        columns.setdefault(sources[name], values)
-    merged = merge(columns)
-    return pl.DataFrame({name: merged[source] for name, source in sources.items()})
+        sources[name] = same = next((one for one in alike if _same(columns[one], values)), name)
+        columns.setdefault(same, values)
+    ordered = {name: values[order] for name, values in columns.items()}
+    return ordered, {name: how[name] for name in ordered}, sources
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _all_ones(values: np.ndarray) -> bool:
+    return values.dtype == np.int64 and bool((values[:1] == 1).all() and (values == 1).all())

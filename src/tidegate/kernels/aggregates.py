@@ -50,6 +50,10 @@ class Count(Aggregate):
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"n": (pl.len() if self.column is None else value.count()).cast(pl.Int64)}
 
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        present = pl.lit(True) if self.column is None else value.is_not_null()
+        return {"n": present.cast(pl.Int64)}
+
     def merge(self, state: State) -> dict[str, pl.Expr]:
         return {"n": state["n"].sum()}
 
@@ -82,6 +86,9 @@ class Sum(OfColumn):
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"n": value.count().cast(pl.Int64), "sum": value.sum()}
 
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        return {"n": value.is_not_null().cast(pl.Int64), "sum": value.fill_null(0)}
+
     def merge(self, state: State) -> dict[str, pl.Expr]:
         return {"n": state["n"].sum(), "sum": state["sum"].sum()}
 
@@ -110,6 +117,9 @@ class Mean(Sum):
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return super().partial(value.cast(pl.Float64), time)
 
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        return super().of_row(value.cast(pl.Float64))
+
     def finish(self, state: State) -> pl.Expr:
         return pl.when(state["n"] > 0).then(state["sum"] / state["n"])
 
@@ -135,6 +145,9 @@ class Min(OfColumn):
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"min": value.min()}
 
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        return {"min": value}
+
     def merge(self, state: State) -> dict[str, pl.Expr]:
         return {"min": state["min"].min()}
 
@@ -154,6 +167,9 @@ class Max(Min):
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         return {"max": value.nan_max()}
+
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        return {"max": value}
 
     def merge(self, state: State) -> dict[str, pl.Expr]:
         return {"max": state["max"].nan_max()}

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tidegate.columnar import ipc
 from tidegate.columnar.hashing import digest_columns, keyed_hash
+from tidegate.columnar.sorting import search
 from tidegate.kernels.accumulators import TIME
 from tidegate.kernels.contract import KeyedKernel, StepContext
 from tidegate.kernels.inputs import Arrival, Partials
@@ -139,8 +140,10 @@ class DedupeKernel(KeyedKernel):
         """Which ids are remembered?"""
         known = np.zeros(len(ids.one), dtype=bool)
         for page in self.table.pages(state, low=oldest):
-            near = page[ids.near(page[ONE].to_numpy())].filter(pl.col(TIME) >= oldest)
-            known[ids.found(near[ONE].to_numpy(), near[TWO].to_numpy())] = True
+            one, two, time = (page[name].to_numpy() for name in (*DIGEST, TIME))
+            near = ids.near(one, two)
+            near = near[time[near] >= oldest]
+            known[ids.found(one[near], two[near])] = True
         return known
 
 
@@ -168,13 +171,15 @@ class Ids:
         """The digests at these positions, as they are kept."""
         return [pl.Series(ONE, self.one[positions]), pl.Series(TWO, self.two[positions])]
 
-    def near(self, one: np.ndarray) -> np.ndarray:
-        """Positions of first halves that may be among these ids: all that are, and a few others."""
-        return np.flatnonzero(self._marks[one >> self._beyond])
+    def near(self, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        """Positions of digests that may be among these ids: all that are, and a few others."""
+        of_one, of_two = self._marks
+        near = np.flatnonzero(of_one.take(self._first_bits(one)))
+        return near[of_two.take(self._first_bits(two[near]))]
 
     def found(self, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """The positions here of the digests that are among these ids."""
-        position, found = np.searchsorted(self.one, one), []
+        position, found = search(self.one, one), []
         for ahead in range(self._alike):
             at = np.minimum(position + ahead, len(self.one) - 1)
             found.append(at[(self.one[at] == one) & (self.two[at] == two)])
@@ -186,10 +191,14 @@ class Ids:
         return np.uint64(64 - (_SPARSE * len(self.one)).bit_length())
 
     @cached_property
-    def _marks(self) -> np.ndarray:
-        marks = np.zeros(1 << 64 - int(self._beyond), dtype=bool)
-        marks[self.one >> self._beyond] = True
-        return marks
+    def _marks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which first bits the halves of these ids have; a strange half has them one time in sixteen."""
+        one, two = (np.zeros(1 << 64 - int(self._beyond), dtype=bool) for _ in DIGEST)
+        one[self._first_bits(self.one)] = two[self._first_bits(self.two)] = True
+        return one, two
+
+    def _first_bits(self, half: np.ndarray) -> np.ndarray:
+        return (half >> self._beyond).view(np.int64)
 
     @cached_property
     def _alike(self) -> int:
@@ -201,6 +210,8 @@ class Ids:
 def _order_ties(order: np.ndarray, one: np.ndarray, two: np.ndarray) -> None:
     """Sort rows with the same first half, which are neighbours in this order, by the second half."""
     same = one[order[1:]] == one[order[:-1]]
+    if (two[order[1:][same]] == two[order[:-1][same]]).all():
+        return  # only by accident do ids differ that share the first half
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = order[tied]
     order[tied] = rows[np.lexsort((two[rows], one[rows]))]

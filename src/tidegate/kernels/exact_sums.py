@@ -73,13 +73,20 @@ class ExactSum(Aggregate):
         return super().identity() | {"partials": "digits of 32 bits"}
 
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
+        count = {"n": value.count().cast(pl.Int64)}
+        return count | {name: digit.sum() for name, digit in self._digits(value).items()}
+
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr]:
+        count = {"n": value.is_not_null().cast(pl.Int64)}
+        return count | {name: digit.fill_null(0) for name, digit in self._digits(value).items()}
+
+    def _digits(self, value: pl.Expr) -> dict[str, pl.Expr]:
         whole = value.to_physical() if pa.types.is_decimal(self.kind) else value
         if self.digits == 2:
             whole = whole.cast(pl.Int64)
         *lower, top = (whole // _BASE**place if place else whole for place in range(self.digits))
         parts = [*(digit & (_BASE - 1) for digit in lower), top]
-        count = {"n": value.count().cast(pl.Int64)}
-        return count | {f"d{place}": part.cast(pl.Int64).sum() for place, part in enumerate(parts)}
+        return {f"d{place}": part.cast(pl.Int64) for place, part in enumerate(parts)}
 
     def merge(self, state: State) -> dict[str, pl.Expr]:
         digits = _carried([state[f"d{place}"].sum() for place in range(self.digits)])

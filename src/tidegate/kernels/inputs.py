@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.columnar import ipc, key_index
+from tidegate.columnar.sorting import stable_order
 from tidegate.kernels import invalid_rows
 from tidegate.kernels.contract import StepContext
 from tidegate.kernels.invalid_rows import Rule, needs_time
@@ -150,17 +151,30 @@ class KeyedInput:
         if not len(packed.states):
             return
         assigned = _bucket_assignment(packed, buckets)
-        for bucket in np.unique(assigned).tolist():
-            here = assigned == bucket
-            states = packed.states.filter(pl.Series(here))
-            tables = list(own_keys(packed.keys, states))
-            if packed.owner is not None:
-                position = np.cumsum(here, dtype=np.int32) - 1
-                carried = here[packed.owner] & (packed.owner >= 0)
-                owner = pa.array(position[packed.owner[carried]])
-                carried_rows = rows.select(self._schema.names).filter(pa.array(carried))
-                tables.append(carried_rows.append_column(_OWNER, owner))
-            yield Message.input(bucket, self.name, int(states[ROWS].sum()), ipc.encode(tables))
+        order, parts = _by_bucket(assigned)
+        states = packed.states[order]
+        carried = None
+        if packed.owner is not None:
+            place = np.empty(len(order), dtype=np.int64)
+            place[order] = np.arange(len(order))
+            carried = self._carried_rows(rows, packed.owner, assigned, place)
+        for bucket, here in parts.items():
+            own = states[here]
+            tables = list(own_keys(packed.keys, own))
+            if carried is not None:
+                tables.append(carried.of(bucket, here.start))
+            yield Message.input(bucket, self.name, int(own[ROWS].sum()), ipc.encode(tables))
+
+    def _carried_rows(
+        self, rows: pa.Table, owner: np.ndarray, assigned: np.ndarray, place: np.ndarray
+    ) -> _CarriedRows:
+        """The rows behind states, bucket after bucket; those without a state are left out."""
+        owned = np.flatnonzero(owner >= 0)
+        order, parts = _by_bucket(assigned[owner[owned]])
+        row = owned[order]
+        return _CarriedRows(
+            rows.select(self._schema.names).take(pa.array(row)), place[owner[row]], parts
+        )
 
     # -- ingest -------------------------------------------------------------------------------
 
@@ -203,6 +217,32 @@ class KeyedInput:
             moved = self._preaggregate(moved_rows, context.outcome.counts, owners=False)
             in_time += context.state.remap_codes([(moved.keys, ipc.to_arrow(moved.states))])
         return in_time
+
+
+@dataclass(frozen=True)
+class _CarriedRows:
+    """Rows that travel beside their states, bucket after bucket."""
+
+    rows: pa.Table
+    #: Where the state of each row is.
+    owner: np.ndarray
+    parts: dict[int, slice]
+
+    def of(self, bucket: int, first: int) -> pa.Table:
+        """The rows of a bucket, each with the number of its state among those from `first` on."""
+        here = self.parts[bucket]
+        owner = pa.array((self.owner[here] - first).astype(np.int32))
+        return self.rows.slice(here.start, here.stop - here.start).append_column(_OWNER, owner)
+
+
+def _by_bucket(assigned: np.ndarray) -> tuple[np.ndarray, dict[int, slice]]:
+    """The order of buckets, in which what is in one stays in its order; and where each one is."""
+    order = stable_order(assigned - assigned.min(initial=0))
+    buckets = assigned[order]
+    begins = np.flatnonzero(np.append(True, buckets[1:] != buckets[:-1])[: len(buckets)])
+    ends = np.append(begins[1:], len(buckets))[: len(begins)]
+    bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+    return order, dict(zip(buckets[begins].tolist(), (slice(*pair) for pair in bounds), strict=True))
 
 
 def _bucket_assignment(packed: Partials, buckets: Sequence[int]) -> np.ndarray:

@@ -45,7 +45,7 @@ def _open_windows(bucket: BucketState, slicing: Slicing, ended: int) -> int:
     slices = pl.concat([page.select(KEY, SLICE) for page in bucket.load("slices")]).unique()
     first = slicing.last_ended(ended) + 1
     last = slicing.last_window(int(slices[SLICE].max()))  # type: ignore[arg-type]
-    return len(Slices.of(slices, slicing, Accumulators(())).windows_between(first, last))
+    return sum(map(len, Slices.of(slices, slicing, Accumulators(())).windows_between(first, last)))
 
 
 def count_keys(bucket: BucketState) -> int:

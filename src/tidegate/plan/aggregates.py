@@ -69,6 +69,10 @@ class Aggregate(ABC):
     def partial(self, value: pl.Expr, time: pl.Expr) -> dict[str, pl.Expr]:
         """The state of a group of rows."""
 
+    def of_row(self, value: pl.Expr) -> dict[str, pl.Expr] | None:
+        """The state of each row by itself, as `partial` has it for a group of one. None: ask that."""
+        return None
+
     @abstractmethod
     def merge(self, state: State) -> dict[str, pl.Expr]:
         """The state of a group of states."""

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.columnar.hashing import hash_columns
+from tidegate.columnar.timeline import Timeline
 from tidegate.kernels.accumulators import TIME
 from tidegate.kernels.admission.token_buckets import inflow, spend
 from tidegate.kernels.contract import KeyedKernel, StepContext
@@ -54,19 +55,9 @@ class Queue:
     @classmethod
     def of(cls, code: np.ndarray, now: np.ndarray) -> Queue:
         """From rows in arrival order, with the instants they arrived at."""
-        in_time = _order(now - now.min())
-        order = in_time[_order(code[in_time])]
+        order = Timeline(code, now).order
         start = np.flatnonzero(np.diff(code[order], prepend=-1))
         return cls(order, code[order[start]], start, np.append(start[1:], len(code)))
-
-
-def _order(numbers: np.ndarray) -> np.ndarray:
-    """A stable order of numbers that are not negative."""
-    # Numbers of 16 bits are sorted by their digits, which is far faster, even several times.
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    while (numbers := numbers >> 16).any():
-        order = order[np.argsort(numbers.astype(np.uint16)[order], kind="stable")]
-    return order
 
 
 @dataclass(frozen=True)
@@ -116,9 +107,10 @@ def judge(
     asks = verdict[order] == 0
     since = np.where(streams.arrived == NEVER, arrived[start], streams.arrived)
     asked = np.cumsum(asks)[last]
+    asks = np.flatnonzero(asks)
     spent = spend(budget, arrived[asks], asked, streams.level, since)
     asking = order[asks]
-    verdict[asking[~spent.admitted]] = _VERDICTS.index(RATE)
+    verdict[asking[np.flatnonzero(~spent.admitted)]] = _VERDICTS.index(RATE)
     held = np.zeros(len(time), dtype=np.int64)
     held[asking] = spent.held
 

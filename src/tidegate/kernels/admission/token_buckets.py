@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegate.columnar.ranges import accumulated
 from tidegate.plan.sla import LARGEST_LEVEL, Budget
 
 #: The most rows of a stream that are processed together: their inflow fits into 64 bits.
@@ -56,7 +57,7 @@ _Rule = Callable[[Budget, np.ndarray, np.ndarray], _Stretch]
 
 def _nobody_turned_away(budget: Budget, level: np.ndarray, gained: np.ndarray) -> _Stretch:
     balance = gained - budget.cost * np.arange(gained.shape[1])
-    fullest = np.maximum.accumulate(balance, axis=1)
+    fullest = accumulated(balance, np.maximum)
     held = balance + np.minimum(level[:, None], budget.capacity - fullest)
     return _Stretch(held, np.ones(held.shape, dtype=bool), held >= budget.cost)
 
@@ -66,7 +67,7 @@ def _never_full(budget: Budget, level: np.ndarray, gained: np.ndarray) -> _Stret
     saved = level[:, None] + gained
     # The number of rows that could be paid for up to each row; each row admits one at most.
     affordable = saved // budget.cost
-    admitted = np.minimum(np.minimum.accumulate(affordable - step, axis=1), 1) + step
+    admitted = np.minimum(accumulated(affordable - step, np.minimum), 1) + step
     before = np.pad(admitted[:, :-1], ((0, 0), (1, 0)))
     held = saved - budget.cost * before
     return _Stretch(held, admitted > before, held < budget.capacity)
@@ -144,9 +145,9 @@ class _Walk:
         return int(min(max(useful, _NARROWEST / len(left), 1), _WIDEST, left.max()))
 
     def _take(self, lanes: np.ndarray, position: np.ndarray, count: np.ndarray, ahead: _Stretch) -> None:
-        taken = np.arange(position.shape[1]) < count[:, None]
-        rows = position[taken]
-        self.admitted[rows], self.held[rows] = ahead.admitted[taken], ahead.held[taken]
+        taken = np.flatnonzero(np.arange(position.shape[1]) < count[:, None])
+        rows = position.take(taken)
+        self.admitted[rows], self.held[rows] = ahead.admitted.take(taken), ahead.held.take(taken)
         moved = np.flatnonzero(count)
         last = moved, count[moved] - 1
         self._level[lanes[moved]] = ahead.held[last] - self.budget.cost * ahead.admitted[last]
@@ -161,4 +162,5 @@ def _fresh_starts(budget: Budget, gains: np.ndarray) -> np.ndarray:
 
 def _leading(holds: np.ndarray) -> np.ndarray:
     """The number of leading true values in each line."""
-    return np.where(holds.all(axis=1), holds.shape[1], holds.argmin(axis=1))
+    first_false = holds.argmin(axis=1)
+    return np.where(holds[:, 0] & (first_false == 0), holds.shape[1], first_false)

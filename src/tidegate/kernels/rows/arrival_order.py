@@ -11,38 +11,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from tidegate.columnar.ranges import Pieces, binary_digits
+from tidegate.columnar.sorting import stable_order
 from tidegate.columnar.timeline import Timeline
 
-_SHORT = 1 << 16
+#: Frontiers of so many rows are looked at together.
+_AT_ONCE = 1 << 16
+
+#: How many times as long as it must be a frontier may become, to begin where a block does.
+_LONGER = 2
 
 
 def arrived_before(timeline: Timeline, known: int, rows: np.ndarray, lookback: int) -> list[Pieces]:
     """The pieces of each asking row's window that had arrived before it, in the order of time.
 
-    The timeline's first `known` rows came in earlier batches, the others now, in this order; `rows`
-    are those of the latter that ask, in the order of time.
+    Pieces are positions in the timeline. Its first `known` rows came in earlier batches, the others
+    now, in this order; `rows` are those of the latter that ask, in the order of time.
     """
     own = timeline.position[rows]
     oldest = timeline.first_from(timeline.key[rows], timeline.time[rows] - lookback)
     missing = np.maximum(_first_missing(timeline, known)[rows - known], oldest)
     settled, late = np.minimum(missing, own), np.flatnonzero(missing < own)
     heads: list[Pieces] = []
-    if len(late):
-        frontier = Frontier.of(timeline, oldest[late], missing[late], own[late])
-        settled[late] = frontier.begin
-        heads = [replace(piece, asking=late[piece.asking]) for piece in frontier.heads()]
-    return [*_nonempty(timeline.order, oldest, settled - oldest, np.arange(len(rows))), *heads]
+    for some in _together(timeline.key[rows[late]]):
+        asking = late[some]
+        frontiers = Frontiers.of(timeline, oldest[asking], missing[asking], own[asking])
+        settled[asking] = frontiers.begin
+        heads += (replace(piece, asking=asking[piece.asking]) for piece in frontiers.heads())
+    filled = np.flatnonzero(settled > oldest)
+    return [Pieces(None, oldest[filled], settled[filled] - 1, filled), *heads]
+
+
+def _together(key: np.ndarray) -> Iterator[slice]:
+    """Rows, key after key, in parts of about that many; keys stay whole."""
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    parts = begins[np.diff(begins // _AT_ONCE, prepend=-1) > 0].tolist()
+    yield from (slice(begin, end) for begin, end in zip(parts, [*parts[1:], len(key)], strict=False))
 
 
 def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
     """For each row that came now the earliest position of a row of its key that came after it."""
-    key = timeline.key[known:]
-    # Small numbers are sorted by their digits, which is far faster.
-    by_key = np.argsort(key.astype(np.uint16) if key.max() < _SHORT else key, kind="stable")
+    by_key = stable_order(timeline.key[known:])
     # Keys follow each other in both orders, so a later key's positions never come first.
     positions = np.append(timeline.position[known:][by_key[1:]], len(timeline.key))
     missing = np.empty(len(by_key), dtype=np.int64)
@@ -51,72 +64,143 @@ def _first_missing(timeline: Timeline, known: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Frontier:
-    """The rows of all frontiers, in the order of time, closed up; and which of them each one needs."""
+class _Runs:
+    """The rows that frontiers cover, key after key: a run of them for each key."""
 
-    #: The row at each slot.
-    row: np.ndarray
-    #: The slots in the order their rows arrived.
-    by_arrival: np.ndarray
+    #: Where in the timeline the first row is.
+    since: int
+    #: Where in the timeline each row is; and which of them is where, from the first one on.
+    position: np.ndarray
+    number: np.ndarray
+    #: The run of each row, and its place in there.
+    run: np.ndarray
+    place: np.ndarray
+
+    @classmethod
+    def of(cls, timeline: Timeline, low: np.ndarray, high: np.ndarray) -> _Runs:
+        """Of the rows in any of these ranges of the timeline, both ends included."""
+        since, until = int(low.min()), int(high.max()) + 1
+        covered = _covered(low - since, high - since, until - since)
+        position = since + np.flatnonzero(covered)
+        key = timeline.key[timeline.order[position]]
+        begins = np.append(True, key[1:] != key[:-1])
+        run = np.cumsum(begins) - 1
+        place = np.arange(len(position)) - np.flatnonzero(begins)[run]
+        return cls(since, position, np.cumsum(covered) - 1, run, place)
+
+    def numbers(self, positions: np.ndarray) -> np.ndarray:
+        """Which of the rows are at these positions of the timeline."""
+        return self.number[positions - self.since]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.bincount(self.run)
+
+
+@dataclass(frozen=True)
+class Frontiers:
+    """The rows of all frontiers in *slots*, where each run is cut into blocks of its own size.
+
+    A block of a run has 2^level slots, enough for its longest frontier, and is halved again and again.
+    Runs with larger blocks come first, so that all slots with blocks of a size lie together. What fills
+    up the last block of a run never arrives.
+    """
+
     #: Where in the timeline each frontier begins.
     begin: np.ndarray
-    #: The slot before that, and that of the asking row: what is between them is needed.
-    before: np.ndarray
+    #: The slots where each one begins, and of the row that asks.
+    first: np.ndarray
     own: np.ndarray
+    #: Where in the timeline the row of each slot is, and when it arrived.
+    position: np.ndarray
+    arrived: np.ndarray
+    #: The slots, block after block; in each in the order in which rows arrived.
+    by_arrival: np.ndarray
+    #: How many slots have blocks that are halved into blocks of each level.
+    halved: np.ndarray
 
     @classmethod
     def of(
         cls, timeline: Timeline, oldest: np.ndarray, missing: np.ndarray, own: np.ndarray
-    ) -> Frontier:
-        # It may begin before the first missing row: at the edge of a large block it needs few of them.
-        earliest = np.maximum(oldest, 2 * missing - own)
-        covered = _covered(earliest, own, len(timeline.order))
-        position, slot = np.flatnonzero(covered), np.cumsum(covered) - 1
-        begin = _roundest(slot[earliest], slot[missing])
-        arrived = timeline.position[covered[timeline.position]]
-        return cls(timeline.order[position], slot[arrived], position[begin], begin - 1, slot[own])
+    ) -> Frontiers:
+        earliest = np.maximum(oldest, missing - (_LONGER - 1) * (own - missing))
+        runs = _Runs.of(timeline, earliest, own)
+        earliest, missing, own = (runs.numbers(positions) for positions in (earliest, missing, own))
+        begin = own - runs.place[own] + _begin(*(runs.place[one] for one in (earliest, missing, own)))
+        first_of_run = np.flatnonzero(np.diff(runs.run[own], prepend=-1))
+        level = binary_digits(np.maximum.reduceat(own - begin, first_of_run)).astype(np.int64)
+        slots, start = _aligned(runs.lengths, level)
+        slot = start[runs.run] + runs.place
+        position, arrived = (
+            np.zeros(slots.sum(), dtype=np.int64),
+            np.full(slots.sum(), len(timeline.key)),
+        )
+        position[slot], arrived[slot] = runs.position, timeline.order[runs.position]
+        sizes = np.argsort(-level, kind="stable")
+        of_slot = np.repeat(level[sizes], slots[sizes])
+        block = np.arange(len(of_slot)) >> of_slot << of_slot
+        by_arrival = stable_order(block * (len(timeline.key) + 1) + arrived)
+        halved = np.array([slots[level > size].sum() for size in range(int(level.max()))])
+        return cls(runs.position[begin], slot[begin], slot[own], position, arrived, by_arrival, halved)
 
     def heads(self) -> list[Pieces]:
         """What had arrived of each frontier before the asking row, in the order of time.
 
-        Blocks are halved again and again, and paths lead down to both ends of a frontier. Where the
-        asking row is in a right half, the left one is needed, unless the frontier begins in there;
-        where it does, those right halves are needed that lie behind its beginning.
+        From where it begins a frontier ascends to ever larger blocks, and from the largest one it
+        descends to the asking row. On the way down blocks are the left halves of those that hold the
+        asking row, and halving these tells how many rows of the left half had arrived before it.
         """
-        order = self.by_arrival
-        ends = _Path(np.arange(len(self.own)), self.own, _inverse(order)[self.own])
-        starts = ends.only(np.empty(0, dtype=np.int64))
-        behind: list[Pieces] = []
-        ahead: list[Pieces] = []
-        for level in reversed(range((len(order) - 1).bit_length())):
-            halves = _Halves.of(order, level)
-            end, start = halves.part(ends), halves.part(starts)
-            whole = end.on_right & (end.block > self.before)
-            begins = end.on_right & (end.block <= self.before) & (self.before < end.middle)
-            rows = self.row[halves.parted]
-            ahead += end.left_heads(rows, np.flatnonzero(whole))
-            behind += start.right_heads(rows, np.flatnonzero(~start.on_right))
-            inner = start.down().and_also(_Path(ends.asking, self.before, end.in_left).only(begins))
-            # One that begins right behind its block needs nothing of it.
-            starts = inner.only((inner.slot + 1) % (1 << level) != 0)
-            ends, order = end.down(), halves.parted
-        return behind[::-1] + ahead
+        up: list[Pieces] = []
+        down: list[Pieces] = []
+        order = self.by_arrival.copy()
+        for level in reversed(range(len(self.halved))):
+            blocks = order[: self.halved[level]]
+            halves = _Halves.part(blocks, level)
+            down += self._descending(halves)
+            up += self._ascending(blocks, level)
+        return [*up[::-1], *down]
 
+    def _descending(self, halves: _Halves) -> Iterator[Pieces]:
+        level = halves.level
+        asks = halves.lefts_before > 0
+        asks &= self._first_of_slot[halves.right] <= halves.block << level + 1
+        chosen = np.flatnonzero(asks)
+        if len(chosen):
+            low = halves.block[chosen] << level
+            high = low + halves.lefts_before[chosen] - 1
+            asking = self._asking_of_slot[halves.right[chosen]]
+            yield Pieces(self.position[halves.left], low, high, asking, level)
 
-@dataclass(frozen=True)
-class _Path:
-    """On the way to slots, block by block: `count` rows of the block had arrived."""
+    def _ascending(self, order: np.ndarray, level: int) -> Iterator[Pieces]:
+        block = -(-self.first[self._ascends] >> level)
+        here = np.flatnonzero((block & 1 == 1) & (block < self.own[self._ascends] >> level))
+        if len(here):
+            asking = self._ascends[here]
+            blocks, number = _distinct(block[here], len(order) >> level)
+            slots, low = order.reshape(-1, 1 << level)[blocks].ravel(), number << level
+            count = _smaller(self.arrived[slots], low, level, self.arrived[self.own[asking]])
+            some = np.flatnonzero(count)
+            low, high = low[some], (low + count - 1)[some]
+            yield Pieces(self.position[slots], low, high, asking[some], level)
 
-    asking: np.ndarray
-    slot: np.ndarray
-    count: np.ndarray
+    @cached_property
+    def _ascends(self) -> np.ndarray:
+        """The frontiers that do not begin where a block with the asking row does."""
+        digits = binary_digits(self.first ^ self.own)
+        return np.flatnonzero(self.own >> digits << digits != self.first)
 
-    def only(self, chosen: np.ndarray) -> _Path:
-        return _Path(self.asking[chosen], self.slot[chosen], self.count[chosen])
+    @cached_property
+    def _first_of_slot(self) -> np.ndarray:
+        """Where the frontier of the row in each slot begins; behind all slots if it has none."""
+        first = np.full(len(self.position), len(self.position))
+        first[self.own] = self.first
+        return first
 
-    def and_also(self, other: _Path) -> _Path:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return _Path(*(np.concatenate(pair) for pair in pairs))
+    @cached_property
+    def _asking_of_slot(self) -> np.ndarray:
+        asking = np.empty(len(self.position), dtype=np.int64)
+        asking[self.own] = np.arange(len(self.own))
+        return asking
 
 
 @dataclass(frozen=True)
@@ -124,63 +208,49 @@ class _Halves:
     """Blocks parted in halves of 2^level slots; in each half these are in the order of arrival."""
 
     level: int
-    #: All slots, half after half.
-    parted: np.ndarray
-    #: How many of the first slots, 0 … all, are in left halves, when blocks are not parted.
-    lefts: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    #: The block of each slot of the right halves, and how many of its left half had arrived before.
+    block: np.ndarray
+    lefts_before: np.ndarray
 
     @classmethod
-    def of(cls, order: np.ndarray, level: int) -> _Halves:
-        on_left = order & (1 << level) == 0
-        lefts = np.zeros(len(order) + 1, dtype=np.int64)
-        np.cumsum(on_left, out=lefts[1:])
-        left, right = order[on_left], order[~on_left]
-        full = len(right) >> level << level  # only the last block may be cut short
-        pairs = np.stack([half[:full].reshape(-1, 1 << level) for half in (left, right)], axis=1)
-        return cls(level, np.concatenate([pairs.ravel(), left[full:], right[full:]]), lefts)
-
-    def part(self, path: _Path) -> _Parting:
-        block = path.slot >> self.level + 1 << self.level + 1
-        in_left = self.lefts[block + path.count] - (block >> 1)
-        return _Parting(self.level, path, block, path.slot & (1 << self.level) != 0, in_left)
-
-
-@dataclass(frozen=True)
-class _Parting:
-    """Where paths come to halves: which one they lead to, and how many rows of the left had arrived."""
-
-    level: int
-    path: _Path
-    #: The first slot of the block.
-    block: np.ndarray
-    on_right: np.ndarray
-    in_left: np.ndarray
-
-    @property
-    def middle(self) -> np.ndarray:
-        """The first slot of the right half."""
-        return self.block + (1 << self.level)
-
-    def left_heads(self, rows: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
-        count = self.in_left[chosen]
-        return _nonempty(rows, self.block[chosen], count, self.path.asking[chosen], self.level)
-
-    def right_heads(self, rows: np.ndarray, chosen: np.ndarray) -> Iterator[Pieces]:
-        count = (self.path.count - self.in_left)[chosen]
-        return _nonempty(rows, self.middle[chosen], count, self.path.asking[chosen], self.level)
-
-    def down(self) -> _Path:
-        on = np.where(self.on_right, self.path.count - self.in_left, self.in_left)
-        return replace(self.path, count=on)
+    def part(cls, order: np.ndarray, level: int) -> _Halves:
+        """Part the blocks of an order, in place."""
+        on_right = order & (1 << level) != 0
+        rights = np.flatnonzero(on_right)
+        left, right = order[np.flatnonzero(~on_right)], order[rights]
+        number = np.arange(len(rights))
+        block = number >> level
+        rights -= number
+        rights -= block << level
+        halves = order.reshape(-1, 2, 1 << level)
+        halves[:, 0], halves[:, 1] = left.reshape(-1, 1 << level), right.reshape(-1, 1 << level)
+        return cls(level, left, right, block, rights)
 
 
-def _nonempty(
-    rows: np.ndarray, low: np.ndarray, count: np.ndarray, asking: np.ndarray, level: int | None = None
-) -> Iterator[Pieces]:
-    filled = np.flatnonzero(count > 0)
-    if len(filled):
-        low = low[filled]
-        yield Pieces(rows, low, low + count[filled] - 1, asking[filled], level)
+def _aligned(lengths: np.ndarray, level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many slots runs of these lengths have in whole blocks, and the first: large blocks first."""
+    slots = -(-lengths >> level) << level
+    order = np.argsort(-level, kind="stable")
+    start = np.empty(len(lengths), dtype=np.int64)
+    start[order] = np.cumsum(slots[order]) - slots[order]
+    return slots, start
+
+
+def _distinct(numbers: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct ones of numbers below a limit, in order, and for each number which one it is."""
+    marks = np.zeros(limit, dtype=bool)
+    marks[numbers] = True
+    return np.flatnonzero(marks), (np.cumsum(marks) - 1)[numbers]
+
+
+def _smaller(numbers: np.ndarray, low: np.ndarray, level: int, limit: np.ndarray) -> np.ndarray:
+    """How many numbers are below a limit, in sorted blocks of 2^level that begin at `low`?"""
+    count = np.zeros(len(low), dtype=np.int64)
+    for step in (1 << bit for bit in reversed(range(level))):
+        count += step * (numbers[low + count + step - 1] < limit)
+    return count + (numbers[low + count] < limit)
 
 
 def _covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
@@ -189,13 +259,14 @@ def _covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
     return np.cumsum(borders) > 0
 
 
-def _inverse(order: np.ndarray) -> np.ndarray:
-    slot = np.empty(len(order), dtype=np.int64)
-    slot[order] = np.arange(len(order))
-    return slot
+def _begin(low: np.ndarray, high: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Which of `low … high` (both included) a frontier that ends before `own` best begins at.
 
-
-def _roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The number of `low … high` (both included) that the highest power of two divides."""
+    Best is the smallest block that has both ends in it, if its beginning lies there: then all blocks
+    are on the way down. Otherwise it is the number that the highest power of two divides.
+    """
+    digits = binary_digits(high ^ own)
+    block = own >> digits << digits
     digits = binary_digits((low - 1) ^ high) - 1
-    return np.where(low > 0, high >> digits << digits, 0)
+    roundest = np.where(low > 0, high >> digits << digits, 0)
+    return np.where(block >= low, block, roundest)

@@ -197,7 +197,8 @@ def _distinct(key: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def _emit_between(store: SliceStore, first: int, last: int, emit: EmitRows) -> None:
     slices = store.between(first, last) if first <= last else None
     if slices is not None:
-        emit(slices.results(slices.windows_between(first, last)))
+        for windows in slices.windows_between(first, last):
+            emit(slices.results(windows))
 
 
 def _results(store: SliceStore, key: np.ndarray, number: np.ndarray) -> pl.DataFrame | None:

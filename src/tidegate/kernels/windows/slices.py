@@ -7,6 +7,7 @@ numbered; the arithmetic works on plain integers and on NumPy arrays alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -15,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.columnar.timeline import Timeline
-from tidegate.kernels.accumulators import Accumulators
+from tidegate.kernels.accumulators import Accumulators, StatesInOrder
 from tidegate.plan.windows import Hopping
 from tidegate.state.pages import KEY, BucketState
 
@@ -24,6 +25,9 @@ Number = TypeVar("Number", int, np.ndarray)
 #: The numbers of a slice and of a window.
 SLICE, WINDOW = "__tidegate_slice", "__tidegate_window"
 _TABLE = "slices"
+
+#: Windows are put together, and sent, so many at a time: then they stay in the processor's cache.
+_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices sorted by key and time. A slice in several pages has a row of each, in their order."""
+    """Slices by key and time. A slice in several pages has a row of each, in their order."""
 
     rows: pl.DataFrame
     slicing: Slicing
@@ -114,26 +118,36 @@ class Slices:
     @classmethod
     def of(cls, rows: pl.DataFrame, slicing: Slicing, accumulators: Accumulators) -> Slices:
         timeline = Timeline(rows[KEY].to_numpy(), rows[SLICE].to_numpy())
-        return cls(rows[timeline.order], slicing, accumulators, timeline)
+        return cls(rows, slicing, accumulators, timeline)
 
-    def windows_between(self, first: int, last: int) -> Windows:
-        """Every window `first … last` that has data, once.
+    def windows_between(self, first: int, last: int) -> Iterator[Windows]:
+        """Every window `first … last` that has data, once; some at a time.
 
         A slice owns the windows that hold it but not the key's next slice: they end between the
         two. Counting those enumerates the windows without expanding rows by windows.
         """
         key, number = self._key, self._number
         begins, ends = self.slicing.first_window(number), self.slicing.last_window(number)
+        over = ends + 1
         if len(key) > 1:
             next_begins = np.where(key[1:] == key[:-1], begins[1:] - 1, ends[:-1])
             ends[:-1] = np.minimum(ends[:-1], next_begins)
         begins, ends = np.maximum(begins, first), np.minimum(ends, last)
         count = np.maximum(ends - begins + 1, 0)
-        high = np.repeat(np.arange(len(key)), count)
-        within = np.arange(len(high)) - np.repeat(np.cumsum(count) - count, count)
-        window = begins[high] + within
-        owner = key[high]
-        return Windows(owner, window, self._first_row(owner, window), high)
+        upto = np.cumsum(count)
+        before = upto - count
+        # A slice is left out from the first window on that it does not belong to, so windows need not
+        # look for their first slice: which slice owns that window, and how far into its own ones?
+        owner = self.timeline.last_until(key, self.slicing.last_slice(over))
+        left_out = before[owner] + np.clip(over - begins[owner], 0, count[owner])
+        for rows in _parts(upto):
+            start, end = int(before[rows.start]), int(upto[rows.stop - 1])
+            window = np.arange(start, end) + np.repeat((begins - before)[rows], count[rows])
+            gone = slice(*np.searchsorted(left_out, (start, end)))
+            going = np.bincount(left_out[gone] - start, minlength=end - start)
+            low = gone.start + np.cumsum(going)
+            high = np.repeat(np.arange(rows.start, rows.stop), count[rows])
+            yield Windows(np.repeat(key[rows], count[rows]), window, low, high)
 
     def locate(self, key: np.ndarray, window: np.ndarray) -> Windows:
         """Those of the given windows that have data."""
@@ -150,21 +164,31 @@ class Slices:
         return self.accumulators.finish(states, KEY, WINDOW)
 
     def _states(self, windows: Windows) -> pl.DataFrame:
-        states = self.rows.drop(KEY, SLICE)
         if (windows.low == windows.high).all():
-            return states[windows.high]
-        return self.accumulators.merge_ranges(states, windows.low, windows.high)
+            return self.rows.drop(KEY, SLICE)[self.timeline.order[windows.high]]
+        return self._in_order.ranges(windows.low, windows.high)
 
     def _first_row(self, key: np.ndarray, window: np.ndarray) -> np.ndarray:
         return self.timeline.first_from(key, self.slicing.first_slice(window))
 
     @cached_property
+    def _in_order(self) -> StatesInOrder:
+        return self.accumulators.in_order(self.rows, self.timeline.order)
+
+    @cached_property
     def _key(self) -> np.ndarray:
-        return self.rows[KEY].to_numpy()
+        return self.timeline.key[self.timeline.order]
 
     @cached_property
     def _number(self) -> np.ndarray:
-        return self.rows[SLICE].to_numpy()
+        return self.timeline.time[self.timeline.order]
+
+
+def _parts(upto: np.ndarray) -> Iterator[slice]:
+    """Rows in parts of about as many windows, given how many windows the rows up to each one own."""
+    edges = np.searchsorted(upto, np.arange(0, upto[-1], _AT_ONCE), side="right")
+    ends = np.append(edges[1:], len(upto))[: len(edges)]
+    yield from (slice(begin, end) for begin, end in zip(edges, ends, strict=True) if begin < end)
 
 
 @dataclass(frozen=True)
