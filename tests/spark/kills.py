@@ -21,6 +21,8 @@ from typing import Any
 
 import psutil
 
+from tidegate.connectors import ArrowWrite, StagedSink, StagedWrite
+
 ROOT = Path(__file__).parents[2]
 
 #: A third of the kills come within so many seconds of a process's start, which takes about as long.
@@ -46,22 +48,51 @@ class Announced:
         self.halt_at = halt_at
         self.name = name
 
+    def stage(self, rows: Any) -> Any:
+        return self.sink.stage(rows) if isinstance(self.sink, StagedSink) else None
+
     def prepare(self, target: Any) -> Any:
         write = self.sink.prepare(target)
+        if isinstance(write, StagedWrite):
+            return AnnouncedCommit(self, write)
+        return (AnnouncedRows if isinstance(write, ArrowWrite) else AnnouncedWrite)(self, write)
 
-        def announce(rows: Any, batch_id: int) -> None:
-            self._say("writing", batch_id)
-            write(rows, batch_id)
-            self._say("written", batch_id)
-
-        return announce
-
-    def _say(self, what: str, batch_id: int) -> None:
+    def say(self, what: str, batch_id: int) -> None:
         # One write: queries of a process share its output.
         sys.stdout.write(f"{what} {batch_id} {self.name}".rstrip() + "\n")
         sys.stdout.flush()
         if f"{what} {batch_id}" == self.halt_at:
             threading.Event().wait()
+
+
+@dataclass
+class AnnouncedWrite:
+    """The rows of a batch, as Spark has them, on their way into a sink."""
+
+    by: Announced
+    write: Any
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        self._announced(self.write, rows, batch_id)
+
+    def _announced(self, write: Any, given: Any, batch_id: int) -> None:
+        self.by.say("writing", batch_id)
+        write(given, batch_id)
+        self.by.say("written", batch_id)
+
+
+class AnnouncedCommit(AnnouncedWrite):
+    """The same for rows that tasks have written."""
+
+    def commit(self, receipts: Any, batch_id: int) -> None:
+        self._announced(self.write.commit, receipts, batch_id)
+
+
+class AnnouncedRows(AnnouncedWrite):
+    """The same for rows that are on the driver."""
+
+    def write_rows(self, rows: Any, batch_id: int) -> None:
+        self._announced(self.write.write_rows, rows, batch_id)
 
 
 @dataclass
