@@ -28,11 +28,13 @@ class MapStatePages:
     def __init__(self, state: Any) -> None:
         self._state = state
 
+    def has(self, name: str) -> bool:
+        return bool(self._state.containsKey((name,)))
+
     def get(self, name: str) -> bytes | None:
         # Asked for a key that is not there, Spark writes a warning that reads like lost state.
-        if not self._state.containsKey((name,)):
-            return None
-        return base64.b64decode(self._state.getValue((name,))[0])
+        found = self._state.getValue((name,))
+        return None if found is None else base64.b64decode(found[0])
 
     def put(self, name: str, page: bytes) -> None:
         self._state.updateValue((name,), (base64.b64encode(page).decode("ascii"),))

@@ -74,7 +74,13 @@ class PhysicalPlan:
     settings: TaskSettings
 
     def facts(self, packed: DataFrame, content_of: Collection[str] = ()) -> DataFrame:
-        """What the messages say; of these channels with their content."""
+        """What the messages say; of these channels with their content.
+
+        Messages of channels without a sink have no content. So if all others are meant, they are taken
+        as they are: to choose their fields, Spark would plan a query of its own in each batch.
+        """
+        if set(self.settings.sinks or ()) == set(content_of) != set():
+            return packed
         content = F.when(is_output(*content_of), F.col("blob")) if content_of else F.lit(None)
         return packed.select(*FACTS, content.cast("binary").alias("blob"))
 

@@ -40,6 +40,7 @@ _SPARE_KEYS = 50_000
 class PageStore(Protocol):
     """Where one bucket's pages live between batches."""
 
+    def has(self, name: str) -> bool: ...
     def get(self, name: str) -> bytes | None: ...
     def put(self, name: str, page: bytes) -> None: ...
     def remove(self, name: str) -> None: ...
@@ -48,6 +49,7 @@ class PageStore(Protocol):
 class MemoryPages(dict[str, bytes]):
     """Pages in a dictionary: for batch queries and for tests."""
 
+    has = dict.__contains__
     put = dict.__setitem__
 
     def remove(self, name: str) -> None:
@@ -131,7 +133,7 @@ class BucketState:
     def __init__(self, store: PageStore, plan: str, resident: Resident | None = None) -> None:
         self._store = store
         self._resident = resident or Resident()
-        stored = store.get(_MANIFEST)
+        stored = store.get(_MANIFEST) if store.has(_MANIFEST) else None
         self._stored = stored is not None
         self.manifest = Manifest.from_bytes(stored) if stored else Manifest(plan)
         if self.manifest.plan != plan:
