@@ -127,3 +127,37 @@ def test_the_driver_of_a_cluster_finds_its_own_python_first(monkeypatch: pytest.
     monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
     classic._find_us_first()
     assert os.environ["PATH"] == "/usr/bin"
+
+
+class Working(Session):
+    """A session that runs a function over rows in Arrow, on the thread that asks for it."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
+        self.ran: list[str] = []
+
+    def range(self, *_: int) -> Any:
+        return self
+
+    def mapInArrow(self, function: Any, schema: str) -> Any:
+        self.ran.append(schema)
+        return self
+
+    def collect(self) -> None:
+        raise PySparkException("the session has been stopped meanwhile")
+
+
+@pytest.mark.parametrize(("master", "started"), [("local[2]", 1), ("spark://host:7077", 0)])
+def test_python_starts_early_once_and_only_where_the_session_is_its_own_executor(
+    master: str, started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AtOnce:
+        def __init__(self, target: Any, args: Any, daemon: bool) -> None:
+            self.start = lambda: target(*args)
+
+    monkeypatch.setattr(executors, "Thread", AtOnce)
+    monkeypatch.setattr(executors, "_STARTED", set())
+    session: Any = Working(**{"master": master, "app.id": "application-1"})
+    for _ in range(2):
+        executors.start_python_early(session)
+    assert len(session.ran) == started

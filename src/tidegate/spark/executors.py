@@ -2,6 +2,8 @@
 
 A session on a cluster is asked before its first query starts. Executors may join later, and not all of
 them may be the same: so a batch that fails for want of a module says so in the same words.
+
+A local session is its own executor. Python loads its libraries there while the first query is planned.
 """
 
 from __future__ import annotations
@@ -9,17 +11,21 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Thread
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.errors import NotInstalled
+from tidegate.spark.driver import is_connect
 
 logger = logging.getLogger("tidegate")
 
 #: Applications whose executors have been asked, and had everything.
 _ASKED: set[str] = set()
+#: Local sessions whose Python has been started.
+_STARTED: set[str] = set()
 #: More tasks than these are not started to ask: they need not reach every executor anyway.
 _TASKS = 8
 
@@ -49,6 +55,20 @@ def warn_of_local_disk(spark: SparkSession, checkpoint: str) -> None:
             "executor must see the same folder under this path. Otherwise give a URI, such as hdfs://…",
             checkpoint,
         )
+
+
+def start_python_early(spark: SparkSession) -> None:
+    """Let the Python of a local session start while its first query is planned: it takes a second."""
+    application = _setting(spark, "spark.app.id")
+    if application in _STARTED or not is_local(spark) or is_connect(spark):
+        return
+    _STARTED.add(application)
+    Thread(target=_start_python, args=(spark,), daemon=True).start()
+
+
+def _start_python(spark: SparkSession) -> None:
+    with suppress(Exception):  # what is wrong, the query says
+        spark.range(0, 1, 1, 1).mapInArrow(iter, "id bigint").collect()
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -38,7 +38,7 @@ from tidegate.spark.checkpoint.ownership import Ownership
 from tidegate.spark.checkpoint.repair import check_whole, refuse_unfinished, replay
 from tidegate.spark.drain import check_can_be_drained, drain
 from tidegate.spark.driver import is_connect, on_driver, on_driver_with_session
-from tidegate.spark.executors import check_executors, warn_of_local_disk
+from tidegate.spark.executors import check_executors, start_python_early, warn_of_local_disk
 from tidegate.spark.load_shedding import Decisions, Shedding
 from tidegate.spark.lower import TaskSettings, lower
 from tidegate.spark.rate_control import Paced, RateControl, hold_sources, paced_sources
@@ -210,6 +210,7 @@ def start(plan: Plan, frames: Sequence[DataFrame], options: StartOptions) -> Que
     options.check_sinks(dataflow, ships=is_connect(session))
     if not frames[0].isStreaming:
         raise StartError("start() runs streams; write a batch result with to_df().write")
+    start_python_early(session)
     prepare_session(frames)
     check_executors(session)
     _check_trigger(dataflow, options)
