@@ -44,14 +44,16 @@ def main(arguments: list[str] | None = None) -> None:
     for case in cases:
         for dataset in case.datasets:
             data.folder(dataset)
-        print(_compared(case.name, other, options.rounds, options.quick).row(), flush=True)
+        print(_compared(case.name, other, options.pairs, options.quick).row(), flush=True)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.compare", description=__doc__)
     parser.add_argument("folder", help="a checkout of the commit before")
     parser.add_argument("names", nargs="*", help="beginnings of case names; all without")
-    parser.add_argument("--rounds", type=int, default=1, help="pairs of runs of each checkout")
+    parser.add_argument(
+        "--pairs", type=int, default=2, help="runs of each checkout (default: %(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the data, to see that it works")
     return parser.parse_args(arguments)
 
@@ -60,15 +62,11 @@ def _is_ours(case: Case) -> bool:
     return case.engine in ("tidegate", "kernel")
 
 
-def _compared(case: str, other: Path, rounds: int, quick: bool) -> Pair:
+def _compared(case: str, other: Path, pairs: int, quick: bool) -> Pair:
     pair = Pair(case)
-    for _ in range(rounds):
-        for checkout, runs in (
-            (other, pair.before),
-            (launch.ROOT, pair.after),
-            (launch.ROOT, pair.after),
-            (other, pair.before),
-        ):
+    for number in range(pairs):
+        order = [(other, pair.before), (launch.ROOT, pair.after)]
+        for checkout, runs in reversed(order) if number % 2 else order:
             runs.append(_mean_ms(case, checkout, quick))
     return pair
 
