@@ -165,3 +165,14 @@ def test_every_type_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert found.schema.equals(table.schema)
     assert found.drop_columns("nan").equals(table.drop_columns("nan"))
     assert str(found["nan"][0]) == "nan"
+
+
+def test_a_driver_that_wakes_up_late_removes_no_file_of_the_new_owner(tmp_path: Path) -> None:
+    """It had looked who owns the checkpoint, and was suspended before it committed."""
+    late = tg.sinks.parquet(tmp_path).prepare(TARGET)
+    receipt = stage_of(tmp_path).write([numbers(1)])
+    commit(tmp_path, 0, stage_of(tmp_path).write([numbers(1)]))
+    (tmp_path / "_tidegate_batches").rename(tmp_path / "later")  # as if it had read the metadata before
+    with pytest.raises(SinkError, match="the driver does not see the files"):
+        late.commit([receipt], 0)
+    assert rows_in(tmp_path) == [1]

@@ -177,18 +177,21 @@ class Folder:
 
     def _put_in_place(self, staged: Sequence[str], batch_id: int) -> None:
         filesystem, folder = fs.FileSystem.from_uri(self.path)
-        batch = f"batch-{batch_id:08d}-"
+        batch, waiting = (
+            f"batch-{batch_id:08d}-",
+            [posixpath.join(folder, STAGING, name) for name in staged],
+        )
+        # First a look: they are also gone if another start has taken the checkpoint over meanwhile. Then
+        # the files of the batch are its, and must stay. A batch without rows is not written at all.
+        found = filesystem.get_file_info(waiting)
+        if not found or any(file.type == fs.FileType.NotFound for file in found):
+            raise self._unseen(batch_id)
         for file in filesystem.get_file_info(fs.FileSelector(folder)):
             if file.base_name.startswith(batch):
                 filesystem.delete_file(file.path)  # of an attempt that was killed on its way here
-        if not staged:  # a batch without rows is not written
-            raise self._unseen(batch_id)
-        for number, name in enumerate(staged):
+        for number, path in enumerate(waiting):
             placed = f"{batch}part-{number:05d}-{uuid.uuid4().hex}.{self.format}"
-            try:
-                filesystem.move(posixpath.join(folder, STAGING, name), posixpath.join(folder, placed))
-            except FileNotFoundError as error:
-                raise self._unseen(batch_id) from error
+            filesystem.move(path, posixpath.join(folder, placed))
         # What is left there is of attempts that did not count.
         filesystem.delete_dir_contents(posixpath.join(folder, STAGING), missing_dir_ok=True)
 
