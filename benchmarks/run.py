@@ -51,7 +51,7 @@ def _on_spark(case: Case) -> dict[str, Any]:
     if case.paced is not None:
         progress = batching.run(case, spark)
     elif case.engine == "tidegate":
-        progress, emitted = _run_program(case, spark)
+        progress, emitted = run_program(case, spark)
     else:
         progress = _run(case, results(case, *_sources(case, spark)))
     ended = time.perf_counter()
@@ -107,7 +107,7 @@ def _sources(case: Case, spark: SparkSession) -> Iterator[DataFrame]:
         yield files.parquet(str(data.folder(dataset)))
 
 
-def _run_program(case: Case, spark: SparkSession) -> tuple[list[Progress], dict[str, float]]:
+def run_program(case: Case, spark: SparkSession) -> tuple[list[Progress], dict[str, float]]:
     """Everything there is, by a query as users start it, into a sink that adds it up."""
     startable, fusion = program(case, *_sources(case, spark))
     with tempfile.TemporaryDirectory(dir=data.CACHE, ignore_cleanup_errors=True) as checkpoint:

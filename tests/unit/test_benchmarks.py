@@ -16,7 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from rich.console import Console
 
 from benchmarks import __main__ as main
-from benchmarks import chart, compare, data, launch, page, pairs, report, versions
+from benchmarks import chart, compare, data, hops, launch, page, pairs, report, versions
 from benchmarks.batching import judge
 from benchmarks.cases import (
     JOIN_HOPPING,
@@ -614,3 +614,34 @@ def test_on_each_version_cases_run_that_it_can_run(tmp_path, monkeypatch, capsys
         "| Spark 4.1.4 | 1,000 | 2,000 | refused |",
         "| Spark 4.3.0 | 3,000 | 4,000 | 5,000 |",
     ]
+
+
+def test_a_batch_is_taken_apart_by_sparks_own_log():
+    events = [
+        {"Event": "SparkListenerJobStart", "Job ID": 0, "Submission Time": 5, "Stage IDs": [9]},
+        {
+            "Event": "SparkListenerJobStart", "Job ID": 1, "Submission Time": 100, "Stage IDs": [0, 1],
+            "Properties": {"streaming.sql.batchId": "7"},
+        },
+        *(
+            {
+                "Event": "SparkListenerStageCompleted",
+                "Stage Info": {"Stage ID": stage, "Submission Time": begun, "Completion Time": ended},
+            }
+            for stage, begun, ended in [(9, 0, 99), (0, 100, 190), (1, 191, 391)]
+        ),
+        {"Event": "SparkListenerJobEnd", "Job ID": 1, "Completion Time": 392},
+    ]  # fmt: skip
+    jobs = hops.jobs_in(json.dumps(event) for event in events)
+    assert jobs == {7: hops.Job(100, 392, [90, 200])}
+    took = {
+        "queryPlanning": 50,
+        "addBatch": 350,
+        "walCommit": 2,
+        "commitOffsets": 3,
+        "triggerExecution": 410,
+    }
+    assert hops.hops({"durationMs": took}, jobs[7]) == {
+        "planning": 50, "reading and packing": 90, "state": 200, "other stages": 0,
+        "driver": 60, "logs": 5, "batch": 410,
+    }  # fmt: skip
