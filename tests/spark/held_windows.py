@@ -31,7 +31,6 @@ SPECULATION = {
     "spark.speculation.task.duration.threshold": "10s",
     "spark.speculation.minTaskRuntime": "10s",
     "spark.executor.cores": "1",
-    "spark.cores.max": "2",
     "spark.executor.memory": "512m",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",

@@ -499,24 +499,30 @@ def test_the_command_line_with_a_master_and_tidegate_installed(cluster: Cluster,
 
 @pytest.mark.kills
 @IN_A_SOAK
+@pytest.mark.parametrize("installed", [True, False])
 def test_the_command_line_with_a_server_whose_executors_are_a_cluster(
-    cluster: Cluster, wheel: Path, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, installed: bool
 ) -> None:
     write_inputs(tmp_path, 1)
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     path = os.pathsep.join([ON_PATH, os.environ["PATH"]])
-    server = ConnectServer(tmp_path, cluster.url, SMALL, PATH=path)
+    python = {"PYSPARK_PYTHON": sys.executable} if installed else {"PATH": path}
+    server = ConnectServer(tmp_path, cluster.url, SMALL, **python)
     server.start()
     try:
-        given = ["run", "pipeline.yaml", "--once", "--json", "--remote", server.url]
-        refused = command(tmp_path, *given)
-        assert refused.returncode == 2, refused.stderr
-        assert "the executors have no tidegate" in refused.stderr
-        ran = command(tmp_path, *given, "--py-files", wheel)
-        assert ran.returncode == 0, ran.stderr
+        ran = command(tmp_path, "run", "pipeline.yaml", "--once", "--json", "--remote", server.url)
     finally:
         server.kill()
-    assert counted(tmp_path) == usable()
+    if installed:
+        assert ran.returncode == 0, ran.stderr
+        assert counted(tmp_path) == usable()
+    else:
+        assert ran.returncode == 2
+        assert ran.stderr == (
+            "tidegate: the Python of the Spark Connect server, or that of its executors, has no "
+            "tidegate: install the version that this client has there, for the driver and the "
+            "executors\n"
+        )
 
 
 @pytest.mark.kills

@@ -1,22 +1,24 @@
 """Two writers of one checkpoint, as processes: a driver that was suspended, and speculation."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import find_spark_home
 
 from tests.spark import held_windows
 from tests.spark.conftest import write_batches
-from tests.spark.kills import SOAK, Victim
+from tests.spark.kills import SOAK, Victim, kill_session
 from tests.spark.test_restarts import expected
 from tests.spark.test_two_writers import uri, written
 from tests.spark.test_windows import FLUSH, disordered
-from tests.support.cluster import Cluster
 from tidegate.spark.checkpoint.metadata import last_batch
 
 BATCHES = disordered(900, 100)
@@ -99,8 +101,24 @@ def test_a_driver_that_was_suspended_does_no_harm(tmp_path: Path, state_format: 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """A cluster of two workers, which have names of their own: Spark speculates on another host."""
-    with Cluster(tmp_path / "cluster") as running:
-        yield running.url
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    options = ["--webui-port", "0"]
+    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), address]
+    commands = [
+        ["master.Master", "--host", "127.0.0.1", "--port", str(port), *options],
+        *(["worker.Worker", "--host", f"127.0.0.{n}", *options, *work] for n in (1, 2)),
+    ]
+    with ExitStack() as running, (tmp_path / "cluster.log").open("w") as log:
+        for command, *given in commands:
+            started = [f"{find_spark_home._find_spark_home()}/bin/spark-class"]
+            started += [f"org.apache.spark.deploy.{command}", *given]
+            process = subprocess.Popen(started, stdout=log, stderr=log, start_new_session=True)
+            running.callback(process.wait)
+            running.callback(kill_session, process.pid)
+        yield address
 
 
 @pytest.mark.kills

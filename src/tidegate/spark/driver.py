@@ -145,6 +145,6 @@ def _without_tidegate(error: PySparkException) -> NotInstalled | None:
     if "No module named 'tidegate" not in str(error):
         return None
     return NotInstalled(
-        "the Python of the Spark Connect server has no tidegate: install the version that this client "
-        "has there, for the driver and the executors"
+        "the Python of the Spark Connect server, or that of its executors, has no tidegate: install the "
+        "version that this client has there, for the driver and the executors"
     )

@@ -136,8 +136,9 @@ def _told(module: str, said: str) -> str:
     if module.partition(".")[0] == "tidegate":
         return (
             f"the executors have no tidegate ({said}). Install it for their Python, in the version that "
-            "the driver has, or ship it: its wheel with `tidegate run --py-files`, or the wheel renamed "
-            "to .zip with spark.sparkContext.addPyFile(…) or spark.submit.pyFiles"
+            "the driver has. A classic session can also ship it: its wheel with `tidegate run "
+            "--py-files`, or the wheel renamed to .zip with spark.sparkContext.addPyFile(…) or "
+            "spark.submit.pyFiles"
         )
     return (
         f"the executors lack a module ({said}). Ship your own modules with `tidegate run --py-files`, "
