@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark import needs
 from tests.spark.conftest import write_batches
+from tests.spark.kills import SOAK
 from tests.support.connect_server import ConnectServer
 from tests.support.features_seen import REFUSED
 from tests.support.time_limits import HANG
@@ -140,7 +141,13 @@ def test_sinks_that_would_show_rows_on_the_server_are_refused(
 
 @needs.state_over_connect
 @pytest.mark.kills
-@pytest.mark.parametrize("killed", ["client", "server"])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "server",  # and the client with it
+        pytest.param("client", marks=pytest.mark.skipif(not SOAK, reason="half a minute: make soak")),
+    ],
+)
 def test_nothing_is_lost_or_doubled_if_one_of_them_is_killed(
     server: ConnectServer, tmp_path: Path, own_schema: str, killed: str
 ) -> None:

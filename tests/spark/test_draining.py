@@ -13,7 +13,7 @@ import tidegate as tg
 from tests.spark import killed_drain
 from tests.spark.conftest import run, seconds, write_batches
 from tests.spark.killed_drain import spend_and_visits, stream_of
-from tests.spark.kills import Victim, commits
+from tests.spark.kills import SOAK, Victim, commits
 from tests.spark.test_windows import disordered
 from tidegate.connectors import MemorySink
 from tidegate.errors import CheckpointDrained, StartError
@@ -257,7 +257,15 @@ def test_another_program_does_not_complete_an_interrupted_drain(fed: Fed, tmp_pa
 
 
 @pytest.mark.kills
-@pytest.mark.parametrize(("channel", "when"), [("spend", "written"), ("visits", "writing")])
+@pytest.mark.parametrize(
+    ("channel", "when"),
+    [
+        ("visits", "writing"),
+        pytest.param(
+            "spend", "written", marks=pytest.mark.skipif(not SOAK, reason="half a minute: make soak")
+        ),
+    ],
+)
 def test_a_drain_that_is_killed_is_completed_by_the_next_start(
     spark: Any, fed: Fed, tmp_path: Path, channel: str, when: str
 ) -> None:
