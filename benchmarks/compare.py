@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks import data, launch
@@ -44,7 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
     for case in cases:
         for dataset in case.datasets:
             data.folder(dataset)
-        print(_compared(case.name, other, options.pairs, options.quick).row(), flush=True)
+        measure = partial(_mean_ms, case.name, quick=options.quick, files=options.files)
+        print(_compared(case.name, measure, other, options.pairs).row(), flush=True)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -54,6 +57,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--pairs", type=int, default=2, help="runs of each checkout (default: %(default)s)"
     )
+    parser.add_argument("--files", action="store_true", help="queries as users start them, into Parquet")
     parser.add_argument("--quick", action="store_true", help="a tenth of the data, to see that it works")
     return parser.parse_args(arguments)
 
@@ -62,17 +66,17 @@ def _is_ours(case: Case) -> bool:
     return case.engine in ("tidegate", "kernel")
 
 
-def _compared(case: str, other: Path, pairs: int, quick: bool) -> Pair:
+def _compared(case: str, measure: Callable[[Path], float], other: Path, pairs: int) -> Pair:
     pair = Pair(case)
     for number in range(pairs):
         order = [(other, pair.before), (launch.ROOT, pair.after)]
         for checkout, runs in reversed(order) if number % 2 else order:
-            runs.append(_mean_ms(case, checkout, quick))
+            runs.append(measure(checkout))
     return pair
 
 
-def _mean_ms(case: str, checkout: Path, quick: bool) -> float:
-    return launch.steady_ms(case, checkout / ".venv" / "bin" / "python", checkout, quick)
+def _mean_ms(case: str, checkout: Path, *, quick: bool, files: bool) -> float:
+    return launch.steady_ms(case, checkout / ".venv" / "bin" / "python", checkout, quick, files=files)
 
 
 if __name__ == "__main__":

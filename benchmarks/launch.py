@@ -24,6 +24,28 @@ import json, sys
 from benchmarks.launch import run_case
 print(json.dumps(run_case(sys.argv[1], {quick})))
 """
+#: The same for a query as users start it, into files of Parquet: it needs nothing but the public API.
+_INTO_FILES = """
+import json, statistics, sys, tempfile
+import tidegate as tg
+from benchmarks import data
+from benchmarks.cases import catalogue
+from benchmarks.engines import paced_results
+from benchmarks.run import _sources
+
+case = catalogue({quick})[sys.argv[1]]
+settings = {{"spark.sql.streaming.numRecentProgressUpdates": "1000"}} | case.conf
+spark = tg.local_spark(cores=2, **settings)
+[rows] = _sources(case, spark)
+result = paced_results(case, rows).emit(getattr(tg.emit, case.emission)())
+with tempfile.TemporaryDirectory(dir=data.CACHE) as folder:
+    sink, now = tg.sinks.parquet(folder + "/results"), {{"availableNow": True}}
+    query = result.start(checkpoint=folder + "/checkpoint", trigger=now, main=sink)
+    query.await_termination()
+    progress = [json.loads(batch.json) for batch in query.spark.recentProgress]
+times = [one["durationMs"]["triggerExecution"] for one in progress if one["numInputRows"]][case.warmup:]
+print(json.dumps({{"steady": {{"mean_ms": statistics.fmean(times)}}}}))
+"""
 
 
 class CaseFailed(Exception):
@@ -95,10 +117,16 @@ def run_case(name: str, quick: bool) -> dict[str, Any]:
     return result | {"peak_rss_bytes": asdict(peaks), "others_cpu": others}
 
 
-def steady_ms(name: str, python: Path, checkout: Path, quick: bool) -> float:
+def steady_ms(name: str, python: Path, checkout: Path, quick: bool, *, files: bool = False) -> float:
     """The mean time of a steady batch of a case of some checkout, in the environment of a Python."""
-    command = [python, "-c", _ELSEWHERE.format(quick=quick), name]
-    ran = subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True)
+    command = [python, "-c", (_INTO_FILES if files else _ELSEWHERE).format(quick=quick), name]
+    environment = os.environ | {
+        "PYTHONPATH": f"{checkout}{os.pathsep}{checkout / 'src'}",
+        "POLARS_MAX_THREADS": "1",
+    }
+    ran = subprocess.run(
+        command, cwd=checkout, env=environment, check=False, capture_output=True, text=True
+    )
     if ran.returncode:
         raise SystemExit(f"{name} failed in {checkout} with {python}:\n{ran.stderr[-2000:]}")
     mean: float = json.loads(ran.stdout.splitlines()[-1])["steady"]["mean_ms"]

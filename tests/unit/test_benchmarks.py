@@ -580,7 +580,7 @@ def test_two_checkouts_take_turns_and_only_with_our_own_cases(tmp_path, monkeypa
     times = {tmp_path: iter((100.0, 140.0)), launch.ROOT: iter((50.0, 70.0))}
     ran = []
 
-    def mean_ms(case, checkout, quick):
+    def mean_ms(case, checkout, quick, files):
         ran.append((case, checkout))
         return next(times[checkout])
 
